@@ -1,0 +1,37 @@
+"""Pausing the cyclic garbage collector while many objects are decoded.
+
+Decoding makes tens of thousands of live objects and no garbage; collections in
+between only walk them.  The pause is counted, so that nested and concurrent
+users together give the process its own setting back.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["gc_paused"]
+
+_lock = threading.Lock()
+_users = 0
+_was_enabled = False
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Keep the collector from running inside the block, in the whole process."""
+    global _users, _was_enabled
+    with _lock:
+        if _users == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0 and _was_enabled:
+                gc.enable()

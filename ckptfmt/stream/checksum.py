@@ -1,0 +1,59 @@
+"""The three checks of a record line: crc32c, record digest, content digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import google_crc32c
+import msgspec
+
+from ckptfmt.wire import DIGEST_BYTES
+
+__all__ = ["ContentDigest", "Piece", "crc32c", "line_checks", "record_digest"]
+
+# What google_crc32c takes without a copy; it refuses memoryview.
+Piece = bytes | msgspec.Raw
+
+_LENGTH_BYTES: Final = 8
+
+
+def crc32c(data: Piece) -> int:
+    """CRC-32C (RFC 3720 appendix B.4) of ``data``."""
+    return int(google_crc32c.value(data))  # type: ignore[arg-type]
+
+
+def record_digest(line: bytes) -> bytes:
+    """The first 16 bytes of the SHA-256 of ``line`` (without LF)."""
+    return hashlib.sha256(line).digest()[:DIGEST_BYTES]
+
+
+def line_checks(pieces: Iterable[Piece]) -> tuple[int, bytes]:
+    """The crc32c and the record digest of a line that lies in pieces."""
+    crc, digest = 0, hashlib.sha256()
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)  # type: ignore[arg-type]
+        digest.update(piece)
+    return crc, digest.digest()[:DIGEST_BYTES]
+
+
+class ContentDigest:
+    """SHA-256 over u64le(length of the line) || record digest of each record, in order.
+
+    Independent of how the records are cut into blocks and objects and of how
+    they are compressed: equal content compares equal.
+    """
+
+    __slots__ = ("_hash",)
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, length: int, digest: bytes) -> None:
+        """Take in the next record: the length of its line in bytes and its digest."""
+        self._hash.update(length.to_bytes(_LENGTH_BYTES, "little") + digest)
+
+    def digest(self) -> bytes:
+        """The 32 bytes so far."""
+        return self._hash.digest()

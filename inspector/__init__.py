@@ -1,0 +1,1 @@
+"""``ckpt-inspect``: browse, compare and validate checkpoints and capture ledgers."""

@@ -1,0 +1,1 @@
+"""The runtime that a server embeds to take part in checkpoints, and what a controller calls."""
