@@ -22,6 +22,7 @@ from typing import ClassVar, Self
 
 __all__ = [
     "AbortedError",
+    "AmbiguousLatestError",
     "CapabilityError",
     "CkptError",
     "CommitError",
@@ -216,6 +217,12 @@ class AbortedError(DataError):
     """A name that a tombstone has closed: the commit was given up."""
 
     code = "aborted"
+
+
+class AmbiguousLatestError(DataError):
+    """Two complete checkpoints of a run have the same sequence: it forked."""
+
+    code = "ambiguous_latest"
 
 
 class CommitError(CkptError):

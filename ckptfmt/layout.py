@@ -22,6 +22,7 @@ __all__ = [
     "DataName",
     "Folder",
     "is_leftover",
+    "is_own",
     "new_token",
 ]
 
@@ -69,6 +70,10 @@ class Folder:
         """The name of ``checkpoint.json``."""
         return join_name(self.prefix, CHECKPOINT_NAME)
 
+    def kind(self, kind: str) -> str:
+        """The folder of all participants of a kind."""
+        return join_name(self.prefix, kind)
+
     def participant(self, participant: ParticipantId) -> str:
         """The folder of a participant."""
         return join_name(self.prefix, str(participant))
@@ -88,9 +93,11 @@ class Folder:
         return f"{self.participant(participant)}/{name}"
 
 
+def is_own(name: str) -> bool:
+    """Whether a file of this name in a participant's folder was put there by a writer of ours."""
+    return name == MANIFEST_NAME or DataName.parse(name) is not None or is_leftover(name)
+
+
 def is_leftover(name: str) -> bool:
     """Whether ``name`` is one that only an unfinished write leaves behind."""
-    final = final_name(name)
-    return final in (CHECKPOINT_NAME, MANIFEST_NAME, LATEST_NAME) or (
-        final is not None and DataName.parse(final) is not None
-    )
+    return final_name(name) in (CHECKPOINT_NAME, MANIFEST_NAME, LATEST_NAME)

@@ -45,7 +45,7 @@ __all__ = [
 KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
 """Named features that this release can read; a manifest that requires others is refused."""
 
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 _Token = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{24}$", max_length=24)]
 

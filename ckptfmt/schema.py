@@ -18,6 +18,7 @@ from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Line, Record, check_member_names
 
 __all__ = [
+    "GENERIC_SCHEMA",
     "SCHEMAS",
     "AgentRecord",
     "EnvironmentRecord",
@@ -208,6 +209,9 @@ class ModelRecord(TypedRecord):
     rows: JsonPayload
     generation_cuts: JsonPayload
 
+
+GENERIC_SCHEMA: Final = "generic"
+"""The schema name of participants whose records have no type here."""
 
 SCHEMAS: Final[Mapping[str, type[TypedRecord]]] = {
     "environment": EnvironmentRecord,

@@ -34,6 +34,7 @@ __all__ = [
     "MAX_WINDOW_BYTES",
     "MAX_WINDOW_LOG",
     "MIN_LEVEL",
+    "OBJECT_TARGET_BYTES",
     "PAGE_ENTRIES",
     "SKIPPABLE_MAGIC",
     "STARRED_FROM",
@@ -82,6 +83,8 @@ MAX_RECORD_BYTES: Final = 1 << 30
 MAX_BLOCK_RAW_BYTES: Final = 1 << 24
 MAX_BLOCK_RECORDS: Final = 1 << 16
 MAX_HEAD_BYTES: Final = 4096
+# A participant that holds more goes on in a further data object.
+OBJECT_TARGET_BYTES: Final = 4 << 30
 PAGE_ENTRIES: Final = 1024
 MAX_PAGE_BYTES: Final = 4 << 20
 DIGESTS_PER_SECTION: Final = 1 << 16

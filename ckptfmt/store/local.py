@@ -270,7 +270,9 @@ class LocalDataWriter:
         self._size_bytes += needed_bytes
 
     def flush(self) -> None:
-        """Nothing: what was written is in the file, and another process can read it."""
+        """Nothing more: what was written is in the file, and another process can read it."""
+        with self._step("flush"):
+            pass
 
     def finish(self) -> None:
         """As :meth:`ckptfmt.store.base.DataWriter.finish`."""

@@ -51,7 +51,7 @@ class MemoryStore(SourceReads):
         """As :meth:`ckptfmt.store.base.Store.entries`."""
         segments = split_prefix(prefix)
         with self._lock:
-            self._refuse_blocked(segments + ("any",), prefix)
+            self._refuse_blocked((*segments, "any"), prefix)
             paths = [tuple(name.split("/")) for name in self._objects]
         depth = len(segments)
         found = {
@@ -84,7 +84,8 @@ class MemoryStore(SourceReads):
         """As :meth:`ckptfmt.store.base.Store.delete`."""
         self._content(name)
         with self._lock:
-            self._objects.pop(name, None)
+            if self._objects.pop(name, None) is None:
+                raise MissingError("another was first to delete it").at(file=name)
 
     def _content(self, name: str) -> bytes:
         segments = split_name(name)

@@ -1,0 +1,215 @@
+"""A run: the directory that holds checkpoints.  Which there are, and which is the latest.
+
+The answer follows from ``checkpoint.json`` files that verify.  Listings, times, and the
+file ``LATEST`` are hints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ckptfmt.checkpoint import Checkpoint, read_aggregate
+from ckptfmt.errors import (
+    AbortedError,
+    AmbiguousLatestError,
+    CkptError,
+    DataError,
+    IncompleteError,
+    MissingError,
+    RefusedError,
+)
+from ckptfmt.layout import LATEST_NAME, Folder
+from ckptfmt.manifest import CheckpointManifest, Sealed
+from ckptfmt.store.base import Store
+from ckptfmt.store.names import split_name
+
+__all__ = [
+    "CheckpointEntry",
+    "CheckpointState",
+    "Latest",
+    "highest_sequence",
+    "latest",
+    "list_checkpoints",
+    "write_hint",
+]
+
+_MAX_HINT_BYTES: Final = 4096
+
+
+class CheckpointState(StrEnum):
+    """What a folder of a run holds."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    DAMAGED = "damaged"
+    ABORTED = "aborted"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """A folder of a run.  ``sealed`` is None where ``checkpoint.json`` could not be read.
+
+    ``problem`` says why the checkpoint is not complete.
+    """
+
+    folder: Folder
+    state: CheckpointState
+    sealed: Sealed[CheckpointManifest] | None = None
+    problem: CkptError | None = None
+
+    @property
+    def sequence(self) -> int | None:
+        """Its place among the checkpoints of the run."""
+        return None if self.sealed is None else self.sealed.body.sequence
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """Its id, as far as it can be read."""
+        return None if self.sealed is None else self.sealed.body.checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The complete checkpoint with the highest sequence, and what was passed over."""
+
+    entry: CheckpointEntry
+    skipped: tuple[CheckpointEntry, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class _Hint(msgspec.Struct, frozen=True):
+    checkpoint_id: str
+    sequence: int
+
+
+def list_checkpoints(store: Store) -> list[CheckpointEntry]:
+    """The folders of a run: those of a known sequence first, in that order, then the others.
+
+    Manifests are verified and the sizes of data objects compared; no data is read.
+    Files are no checkpoints and are left out.
+
+    Raises:
+        MissingError: the run's directory is not there.
+        StorageError: it cannot be listed.
+    """
+    entries = [
+        _look(store, Folder(entry.name))
+        for entry in store.entries()
+        if entry.kind == "dir" and _is_usable(entry.name)
+    ]
+    return sorted(entries, key=_order)
+
+
+def _is_usable(name: str) -> bool:
+    try:
+        split_name(name)
+    except RefusedError:
+        return False
+    return True
+
+
+def _order(entry: CheckpointEntry) -> tuple[bool, int, str]:
+    sequence = entry.sequence
+    return (sequence is None, sequence or 0, entry.folder.prefix)
+
+
+def _look(store: Store, folder: Folder) -> CheckpointEntry:
+    try:
+        sealed = read_aggregate(store, folder)
+    except MissingError:
+        return CheckpointEntry(folder, CheckpointState.FOREIGN)
+    except IncompleteError as error:
+        return CheckpointEntry(folder, CheckpointState.INCOMPLETE, problem=error)
+    except AbortedError as error:
+        return CheckpointEntry(folder, CheckpointState.ABORTED, problem=error)
+    except CkptError as error:
+        return CheckpointEntry(folder, CheckpointState.DAMAGED, problem=error)
+    try:
+        Checkpoint(store, folder, sealed).check()
+    except CkptError as error:
+        return CheckpointEntry(folder, CheckpointState.DAMAGED, sealed, error)
+    return CheckpointEntry(folder, CheckpointState.COMPLETE, sealed)
+
+
+def latest(store: Store) -> Latest:
+    """The checkpoint to restore from.
+
+    Raises:
+        MissingError: the run has no complete checkpoint; those there are named with the
+            reason.
+        AmbiguousLatestError: two complete ones have the highest sequence; choose by id.
+        StorageError: the run cannot be listed.
+    """
+    entries = list_checkpoints(store)
+    complete = [entry for entry in entries if entry.state is CheckpointState.COMPLETE]
+    others = tuple(
+        entry
+        for entry in entries
+        if entry.state not in (CheckpointState.COMPLETE, CheckpointState.FOREIGN)
+    )
+    if not complete:
+        reasons = "; ".join(f"{entry.folder.prefix}: {entry.problem}" for entry in others)
+        raise MissingError(
+            f"there is no complete checkpoint in {store.label}"
+            + (f" ({reasons})" if others else "")
+        )
+    best = complete[-1]
+    twins = [entry for entry in complete if entry.sequence == best.sequence]
+    if len(twins) > 1:
+        names = " and ".join(entry.folder.prefix for entry in twins)
+        raise AmbiguousLatestError(
+            f"{names} both have sequence {best.sequence}",
+            advice="name the checkpoint to restore",
+        )
+    skipped = tuple(entry for entry in others if (entry.sequence or 0) >= (best.sequence or 0))
+    unplaced = tuple(entry for entry in others if entry.sequence is None)
+    return Latest(best, tuple(dict.fromkeys(skipped + unplaced)), _hint_notices(store, best))
+
+
+def _hint_notices(store: Store, best: CheckpointEntry) -> tuple[str, ...]:
+    hint = _read_hint(store)
+    if hint is None or hint.checkpoint_id == best.checkpoint_id:
+        return ()
+    named = ascii(hint.checkpoint_id)
+    return (f"{LATEST_NAME} names {named}, not the latest complete checkpoint; it is ignored",)
+
+
+def highest_sequence(store: Store) -> int:
+    """The highest sequence that the run has given out, as far as it can be seen; 0 for none.
+
+    Damaged checkpoints count, and so does the file ``LATEST``, since what it names may
+    have been removed.
+
+    Raises:
+        StorageError: the run cannot be listed.
+    """
+    numbers = [0]
+    if (hint := _read_hint(store)) is not None:
+        numbers.append(hint.sequence)
+    for entry in store.entries():
+        if entry.kind == "dir" and _is_usable(entry.name):
+            with contextlib.suppress(DataError):
+                numbers.append(read_aggregate(store, Folder(entry.name)).body.sequence)
+    return max(numbers)
+
+
+def _read_hint(store: Store) -> _Hint | None:
+    try:
+        return msgspec.json.decode(store.read_small(LATEST_NAME, _MAX_HINT_BYTES), type=_Hint)
+    except (CkptError, msgspec.MsgspecError):
+        return None
+
+
+def write_hint(store: Store, manifest: CheckpointManifest) -> None:
+    """Let ``LATEST`` name a checkpoint.  It is a hint: a failure leaves none, and is no error."""
+    hint = _Hint(manifest.checkpoint_id, manifest.sequence)
+    with contextlib.suppress(CkptError):
+        with contextlib.suppress(MissingError):
+            store.delete(LATEST_NAME)
+        store.create(LATEST_NAME, msgspec.json.encode(hint) + b"\n")
