@@ -33,7 +33,7 @@ from ckptfmt.manifest import (
 from ckptfmt.record import Record
 from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord, read_record
 from ckptfmt.store.base import Store
-from ckptfmt.stream import Entry, StreamFacts, StreamReader
+from ckptfmt.stream import StreamFacts, StreamReader
 from ckptfmt.wire import MAX_MANIFEST_BYTES
 
 __all__ = ["Checkpoint", "ParticipantReader", "participants_in", "read_aggregate"]
@@ -204,20 +204,21 @@ class ParticipantReader:
             TornError, CorruptError: one is shorter or longer than the manifest says.
         """
         for item in self.manifest.objects:
-            name = self.folder.data(self.participant, item.name)
-            try:
-                size = self.store.size(name)
-                if size < item.size_bytes:
-                    raise TornError(
-                        f"the file has {size} bytes, the manifest says {item.size_bytes}"
-                    ).at(offset=size)
-                if size > item.size_bytes:
-                    raise CorruptError(
-                        f"the file has {size} bytes, the manifest says {item.size_bytes}"
-                    ).at(offset=item.size_bytes)
-            except CkptError as error:
-                error.at(file=name, **self.place())
-                raise
+            self.check_size(item)
+
+    def check_size(self, item: DataObject) -> None:
+        """As :meth:`check_sizes`, for one data object."""
+        name = self.data_name(item)
+        try:
+            size = self.store.size(name)
+            says = f"the file has {size} bytes, the manifest says {item.size_bytes}"
+            if size < item.size_bytes:
+                raise TornError(says).at(offset=size)
+            if size > item.size_bytes:
+                raise CorruptError(says).at(offset=item.size_bytes)
+        except CkptError as error:
+            error.at(file=name, **self.place())
+            raise
 
     def records(self, *, digest: bool = True) -> Iterator[TypedRecord | Record]:
         """The records in order; payloads are not decoded.
@@ -261,11 +262,23 @@ class ParticipantReader:
                     continue
         raise MissingError("there is no record with this key").at(key=key, **self.place())
 
-    def entries(self) -> Iterator[tuple[DataObject, Entry]]:
-        """The index entries of all objects, each object's in key order."""
-        for item in self.manifest.objects:
-            with self.stream(item) as reader:
-                yield from ((item, entry) for entry in reader.entries())
+    def indexes(self) -> list[Iterator[tuple[str, bytes]]]:
+        """Of each data object, key and digest of its records in key order; no record is read.
+
+        Raises:
+            DataError: while iterating: an index cannot be read.
+        """
+        return [self._index(item) for item in self.manifest.objects]
+
+    def _index(self, item: DataObject) -> Iterator[tuple[str, bytes]]:
+        with self.stream(item) as reader:
+            digests = tuple(reader.digests())
+            for entry in reader.entries():
+                yield entry.key, digests[entry.ordinal]
+
+    def data_name(self, item: DataObject) -> str:
+        """The name of a data object in the store."""
+        return self.folder.data(self.participant, item.name)
 
     def stream(self, item: DataObject) -> StreamReader:
         """The reader of one data object."""
@@ -278,8 +291,7 @@ class ParticipantReader:
             index_offset=item.index_offset,
             index_length=item.index_length,
         )
-        name = self.folder.data(self.participant, item.name)
-        return StreamReader(self.store.open_source(name), facts)
+        return StreamReader(self.store.open_source(self.data_name(item)), facts)
 
     def place(self) -> dict[str, str]:
         """Where errors about these records are."""
@@ -297,20 +309,27 @@ class ParticipantReader:
                 advice=f"read them with {manifest.provenance.library!a} or newer",
             ).at(**self.place())
 
+    def read(self, line: bytes) -> TypedRecord | Record:
+        """Read a line of this participant; payloads are not decoded.
+
+        Raises:
+            CorruptError: it is no record of the participant's schema.
+        """
+        return read_record(self.manifest.kind, line)
+
     def _record(
         self, item: DataObject, line: bytes, ordinal: int | None, block: int | None
     ) -> TypedRecord | Record:
         try:
-            return read_record(self.manifest.kind, line)
+            return self.read(line)
         except CkptError as error:
-            name = self.folder.data(self.participant, item.name)
-            error.at(file=name, ordinal=ordinal, block=block, **self.place())
+            error.at(file=self.data_name(item), ordinal=ordinal, block=block, **self.place())
             raise
 
     def _check_digest(self, item: DataObject, sha256: str) -> None:
         if sha256 != item.sha256:
             raise CorruptError("the file's SHA-256 is not the one in the manifest").at(
-                file=self.folder.data(self.participant, item.name), **self.place()
+                file=self.data_name(item), **self.place()
             )
 
 

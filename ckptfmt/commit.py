@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 from ckptfmt.errors import (
     AbortedError,
@@ -60,8 +60,7 @@ class PublicationState(StrEnum):
     ABANDONED = "abandoned"
 
 
-_NEXT = {
-    PublicationState.OPEN: {PublicationState.CLAIMED, PublicationState.ABANDONED},
+_SETTLED: Final = {
     PublicationState.CLAIMED: {
         PublicationState.PUBLISHED,
         PublicationState.UNKNOWN,
@@ -125,7 +124,7 @@ class Publication:
             StateError: it is not claimed or unknown.
         """
         with self._lock:
-            if state not in _NEXT.get(self._state, ()):
+            if state not in _SETTLED.get(self._state, ()):
                 raise StateError(f"a commit that is {self._state} cannot become {state}")
             self._state = state
 

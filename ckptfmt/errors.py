@@ -42,6 +42,7 @@ __all__ = [
     "MissingError",
     "NameRefusedError",
     "RefusedError",
+    "RoundTripError",
     "SizeError",
     "StateError",
     "StorageError",
@@ -205,6 +206,12 @@ class CorruptError(DataError):
     """Bytes that are not what was written."""
 
     code = "corrupt"
+
+
+class RoundTripError(DataError):
+    """A record that, decoded and encoded again, gives other bytes."""
+
+    code = "round_trip"
 
 
 class UnsupportedError(DataError):

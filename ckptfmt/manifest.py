@@ -30,6 +30,7 @@ from ckptfmt.wire import FORMAT_MAJOR, FORMAT_MINOR, MAX_MANIFEST_BYTES
 
 __all__ = [
     "KNOWN_FEATURES",
+    "NOT_RECOVERED",
     "CheckpointManifest",
     "DataObject",
     "Expected",
@@ -44,6 +45,9 @@ __all__ = [
 
 KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
 """Named features that this release can read; a manifest that requires others is refused."""
+
+NOT_RECOVERED: Final = msgspec.Raw(b"null")
+"""The member ``recovered`` of a checkpoint that was not made by salvage."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
@@ -156,7 +160,7 @@ class CheckpointManifest(_Head, frozen=True, kw_only=True):
     config_digest: str | None = None
     participants: list[Expected]
     scope: list[str] | None = None
-    recovered: msgspec.Raw = msgspec.Raw(b"null")
+    recovered: msgspec.Raw = NOT_RECOVERED
     user_metadata: msgspec.Raw = msgspec.Raw(b"{}")
     provenance: Provenance
 

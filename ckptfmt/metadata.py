@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from ckptfmt.errors import ValueRefusedError
-from ckptfmt.exact import encode
+from ckptfmt.exact import decode_json, encode
 
-__all__ = ["NO_METADATA", "metadata"]
-
-NO_METADATA: Final = msgspec.Raw(b"{}")
+__all__ = ["metadata", "metadata_value"]
 
 
 def metadata(members: Mapping[str, Any]) -> msgspec.Raw:
@@ -29,3 +27,9 @@ def metadata(members: Mapping[str, Any]) -> msgspec.Raw:
             advice="use finite numbers, lists and string keys",
         )
     return msgspec.Raw(json.dumps(plain, separators=(",", ":"), sort_keys=True).encode())
+
+
+def metadata_value(stored: msgspec.Raw) -> dict[str, Any]:
+    """The object that a manifest's metadata is; empty where it is anything else."""
+    value = decode_json(stored)
+    return value if isinstance(value, dict) else {}

@@ -22,11 +22,11 @@ from ckptfmt.commit import (
     publish,
     same_participant,
 )
-from ckptfmt.errors import CkptError, DuplicateKeyError, StateError
+from ckptfmt.errors import CkptError, DuplicateKeyError, RefusedError, StateError
 from ckptfmt.identity import ParticipantId, check_name
 from ckptfmt.layout import DataName, Folder, new_token
 from ckptfmt.manifest import DataObject, ParticipantManifest, encode_manifest
-from ckptfmt.metadata import NO_METADATA, metadata
+from ckptfmt.metadata import metadata
 from ckptfmt.provenance import provenance
 from ckptfmt.record import Record
 from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord
@@ -81,7 +81,7 @@ class ParticipantWriter:
         self._checkpoint_id = check_name(checkpoint_id, "checkpoint id")
         self._participant = participant
         self._publication = publication or Publication()
-        self._role = NO_METADATA if role is None else metadata(role)
+        self._role = metadata(role or {})
         self._user = user
         self._object_target_bytes = object_target_bytes
         self._token = new_token()
@@ -108,7 +108,9 @@ class ParticipantWriter:
         try:
             self._append(record)
         except CkptError as error:
-            self.abandon()
+            # A record that is refused leaves the stream as it was; anything else ends it.
+            if not isinstance(error, RefusedError):
+                self.abandon()
             error.at(
                 checkpoint=self._checkpoint_id, participant=str(self._participant), key=record.key
             )

@@ -19,6 +19,7 @@ from ckptfmt.errors import CkptError, DataError, MissingError, StateError
 from ckptfmt.identity import EpisodeId, ParticipantId, check_name
 from ckptfmt.layout import Folder, new_token
 from ckptfmt.manifest import (
+    NOT_RECOVERED,
     CheckpointManifest,
     Expected,
     ParticipantManifest,
@@ -26,7 +27,7 @@ from ckptfmt.manifest import (
     Tombstone,
     encode_manifest,
 )
-from ckptfmt.metadata import NO_METADATA, metadata
+from ckptfmt.metadata import metadata
 from ckptfmt.participant_writer import write_participant
 from ckptfmt.provenance import provenance
 from ckptfmt.record import Record
@@ -48,7 +49,9 @@ class About:
     """What a controller says of a checkpoint beside its participants.
 
     ``scope`` are the episodes it continues, None for all.  ``user`` goes into the
-    provenance (a commit id, say), ``metadata`` is any finite JSON object.
+    provenance (a commit id, say), ``metadata`` is any finite JSON object.  ``sequence`` and
+    ``recovered`` are for tools that make a checkpoint from another one: its place in the
+    run is kept, and what was lost is told.
     """
 
     scope: Iterable[EpisodeId] | None = None
@@ -56,6 +59,8 @@ class About:
     config_digest: str | None = None
     user: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    sequence: int | None = None
+    recovered: Mapping[str, Any] | None = None
 
 
 def publish_checkpoint(
@@ -75,7 +80,6 @@ def publish_checkpoint(
     """
     check_name(checkpoint_id, "checkpoint id")
     expected = _distinct(participants)
-    spelled = metadata(about.metadata) if about.metadata else NO_METADATA
     scope = None if about.scope is None else sorted({item.capture_key for item in about.scope})
     try:
         listed = [_read_back(store, folder, checkpoint_id, item) for item in expected]
@@ -83,13 +87,14 @@ def publish_checkpoint(
         body = CheckpointManifest(
             checkpoint_id=checkpoint_id,
             token=new_token(),
-            sequence=highest_sequence(store) + 1,
+            sequence=about.sequence or highest_sequence(store) + 1,
             previous=_previous(store),
             run_id=about.run_id,
             config_digest=about.config_digest,
             participants=listed,
             scope=scope,
-            user_metadata=spelled,
+            recovered=NOT_RECOVERED if about.recovered is None else metadata(about.recovered),
+            user_metadata=metadata(about.metadata),
             provenance=provenance(about.user),
         )
         sealed = encode_manifest(body)

@@ -84,7 +84,7 @@ def _ours(
         )
     text = f"cannot {where}: {spelled(error)}"
     if needed_bytes is not None:
-        text += f"; {needed_bytes:,} bytes were to be stored"
+        text += f"; needed: {needed_bytes:,} bytes"
     if error.errno in _PASSING:
         return TransientError(text, advice="repeat the call")
     return StorageFailedError(text, advice=_ADVICE.get(error.errno or 0))

@@ -137,9 +137,7 @@ def _fill(reader: zstandard.ZstdDecompressionReader, raw: bytearray) -> None:
 def _decompressor() -> zstandard.ZstdDecompressor:
     context: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
     if context is None:
-        context = _local.decompressor = zstandard.ZstdDecompressor(
-            max_window_size=MAX_WINDOW_BYTES
-        )
+        context = _local.decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     return context
 
 

@@ -200,9 +200,7 @@ class Head:
         if codec != CODEC_ZSTD:
             raise UnsupportedError(f"codec {codec} is not zstd ({CODEC_ZSTD})")
         if window_log > MAX_WINDOW_LOG:
-            raise UnsupportedError(
-                f"window log {window_log} is over the limit of {MAX_WINDOW_LOG}"
-            )
+            raise UnsupportedError(f"window log {window_log} is over the limit of {MAX_WINDOW_LOG}")
         if reserved:
             raise CorruptError(f"the reserved byte of HEAD is {reserved} instead of 0")
         kind, instance, checkpoint_id = (
@@ -270,7 +268,9 @@ class BlockHeader:
             cursor.take(_BLOCK.size)
         )
         if not 1 <= count <= MAX_BLOCK_RECORDS:
-            raise CorruptError(f"a block of {count} records; 1 to {MAX_BLOCK_RECORDS} are permitted")
+            raise CorruptError(
+                f"a block of {count} records; 1 to {MAX_BLOCK_RECORDS} are permitted"
+            )
         lengths, crcs = [], []
         for _ in range(count):
             lengths.append(cursor.varint())

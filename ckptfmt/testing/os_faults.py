@@ -46,7 +46,8 @@ class FaultyOs(OsCalls):
     """Strikes at the ``nth`` call, counted from 1 among those named in ``only`` (or all).
 
     ``after``: the call is carried out first, so that its reply is lost.  ``lasting``:
-    every later call is struck as well.
+    every later call is struck as well.  What is carried out goes to ``under``, which may
+    have faults of its own.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class FaultyOs(OsCalls):
         after: bool = False,
         lasting: bool = False,
         only: Collection[str] | None = None,
+        under: OsCalls | None = None,
     ) -> None:
         self._nth = nth
         self._strike = strike
         self._after = after
         self._lasting = lasting
         self._only = only
+        self._under = under or OsCalls()
         self._count = 0
         self.struck: str | None = None
 
@@ -74,9 +77,9 @@ class FaultyOs(OsCalls):
             self.struck = self.struck or name
             # A descriptor is gone even where close(2) fails.
             if self._after or name == "close":
-                function(*args, **kwargs)
+                self._under.call(name, function, *args, **kwargs)
             self._strike()
-        return function(*args, **kwargs)
+        return self._under.call(name, function, *args, **kwargs)
 
     def _is_due(self, name: str) -> bool:
         if self._only is not None and name not in self._only:
