@@ -19,7 +19,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
 
 demo: .venv/.installed  ## run the main job on real data and show what it did
-	@$(BIN)/python examples/demo.py $(ARGS)
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: .venv/.installed  ## run the tests (ARGS="-k name" selects)
 	@$(BIN)/python -m pytest tests $(ARGS)

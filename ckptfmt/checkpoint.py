@@ -1,353 +1,121 @@
-"""Reading a checkpoint: manifests first, then records, each verified before it is believed."""
+"""The façade: write, open, list, judge, compare and clean up checkpoints.
+
+A *run* is the directory that holds checkpoints, a *checkpoint* one folder of it.  Both
+are given as a path, or as a :class:`~ckptfmt.store.base.Store` whose root they are.
+
+Nothing here does anything of its own: :mod:`~ckptfmt.participant_writer` and
+:mod:`~ckptfmt.publish` write, :mod:`~ckptfmt.checkpoint_reader` reads, :mod:`~ckptfmt.run`
+lists, :mod:`~ckptfmt.verify` judges, :mod:`~ckptfmt.recover` salvages,
+:mod:`~ckptfmt.diff` compares and :mod:`~ckptfmt.leftovers` cleans up.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, Self
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
-from ckptfmt.errors import (
-    AbortedError,
-    CkptError,
-    CorruptError,
-    DataError,
-    IncompleteError,
-    MissingError,
-    RefusedError,
-    TornError,
-    UnsupportedError,
-)
+from ckptfmt import diff as diffs
+from ckptfmt import leftovers, publish, recover, run
+from ckptfmt import verify as verifying
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.commit import Outcome
+from ckptfmt.diff import Change
+from ckptfmt.errors import CkptError
 from ckptfmt.identity import ParticipantId
-from ckptfmt.layout import Folder, is_own
-from ckptfmt.manifest import (
-    CheckpointManifest,
-    DataObject,
-    Expected,
-    ParticipantManifest,
-    Sealed,
-    Tombstone,
-    decode_manifest,
-)
+from ckptfmt.layout import Folder
+from ckptfmt.leftovers import GcPlan
+from ckptfmt.manifest import CheckpointManifest
+from ckptfmt.publish import About
 from ckptfmt.record import Record
-from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord, read_record
+from ckptfmt.recover import Recovery
+from ckptfmt.rules import Finding
+from ckptfmt.run import CheckpointEntry, Latest
+from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
-from ckptfmt.stream import StreamFacts, StreamReader
-from ckptfmt.wire import MAX_MANIFEST_BYTES
+from ckptfmt.store.local import LocalStore
+from ckptfmt.verify import Level, Progress
 
-__all__ = ["Checkpoint", "ParticipantReader", "participants_in", "read_aggregate"]
+__all__ = [
+    "Checkpoint",
+    "ParticipantReader",
+    "Place",
+    "apply_gc",
+    "diff",
+    "latest",
+    "list_checkpoints",
+    "open_checkpoint",
+    "plan_gc",
+    "salvage",
+    "store_at",
+    "verify",
+    "write_checkpoint",
+]
+
+Place: TypeAlias = "Store | str | os.PathLike[str]"
+"""A directory: its path, or the store whose root it is."""
 
 
-def read_aggregate(store: Store, folder: Folder) -> Sealed[CheckpointManifest]:
-    """Read and verify ``checkpoint.json``.
+def store_at(place: Place) -> Store:
+    """The store of a place; a path becomes a :class:`LocalStore`.
 
     Raises:
-        MissingError: there is no checkpoint.
-        IncompleteError: participants have written, nothing was published.
-        AbortedError: the checkpoint was given up.
-        TornError, CorruptError, UnsupportedError: as :func:`decode_manifest`.
+        NameRefusedError: the path is empty or holds a NUL.
     """
-    name = folder.aggregate
-    try:
-        sealed = decode_manifest(store.read_small(name, MAX_MANIFEST_BYTES), CheckpointManifest)
-    except MissingError as error:
-        if participants_in(store, folder):
-            raise IncompleteError(
-                "the checkpoint was never published: it has participants, but no checkpoint.json",
-                advice="use the previous checkpoint",
-            ).at(file=name) from error
-        raise MissingError(f"there is no checkpoint in {store.label}").at(file=name) from error
-    except CkptError as error:
-        error.at(file=name)
-        raise
-    if isinstance(sealed.body, Tombstone):
-        raise AbortedError("the checkpoint was given up", advice="use the previous one").at(
-            checkpoint=sealed.body.checkpoint_id, file=name
-        )
-    return sealed
+    return LocalStore(place) if isinstance(place, (str, os.PathLike)) else place
 
 
-def participants_in(store: Store, folder: Folder) -> list[ParticipantId]:
-    """The participants that wrote into a checkpoint, sorted: anything of theirs counts."""
-    found = []
-    for kind in _children(store, folder.prefix, "dir"):
-        for instance in _children(store, folder.kind(kind), "dir"):
-            with contextlib.suppress(CkptError):
-                participant = ParticipantId(kind, instance)
-                files = _children(store, folder.participant(participant), "file")
-                if any(is_own(name) for name in files):
-                    found.append(participant)
-    return sorted(found)
+def write_checkpoint(
+    run_place: Place,
+    checkpoint_id: str,
+    participants: Mapping[ParticipantId, Iterable[TypedRecord | Record]],
+    about: About = About(),
+) -> Outcome[CheckpointManifest]:
+    """Write a whole checkpoint and publish it; see :func:`ckptfmt.publish.write_checkpoint`."""
+    return publish.write_checkpoint(store_at(run_place), checkpoint_id, participants, about)
 
 
-def _children(store: Store, prefix: str, kind: Literal["file", "dir"]) -> list[str]:
-    # A folder that cannot be named or listed holds nothing that could be read here either.
-    with contextlib.suppress(RefusedError, DataError):
-        return [entry.name for entry in store.entries(prefix) if entry.kind == kind]
-    return []
+def open_checkpoint(checkpoint: Place) -> Checkpoint:
+    """Open a published checkpoint.
 
-
-class Checkpoint:
-    """A checkpoint opened for reading.
-
-    Only ``checkpoint.json`` is read here; a participant's manifest when it is asked for.
+    Raises:
+        DataError: it is missing, incomplete, aborted, torn, corrupt or unsupported.
     """
-
-    def __init__(self, store: Store, folder: Folder, sealed: Sealed[CheckpointManifest]) -> None:
-        self.store = store
-        self.folder = folder
-        self.sealed = sealed
-
-    @classmethod
-    def open(cls, store: Store, folder: Folder = Folder()) -> Self:
-        """Open a published checkpoint.
-
-        Raises:
-            DataError: as :func:`read_aggregate`.
-        """
-        return cls(store, folder, read_aggregate(store, folder))
-
-    @property
-    def manifest(self) -> CheckpointManifest:
-        """What ``checkpoint.json`` says."""
-        return self.sealed.body
-
-    @property
-    def participants(self) -> tuple[ParticipantId, ...]:
-        """Whose records it holds, sorted."""
-        return tuple(sorted(item.participant for item in self.manifest.participants))
-
-    def participant(self, participant: ParticipantId) -> ParticipantReader:
-        """Open what a participant wrote, after its manifest was verified.
-
-        Raises:
-            MissingError: it is no part of the checkpoint, or its manifest is gone.
-            CorruptError: the manifest is not the one that was published.
-        """
-        for expected in self.manifest.participants:
-            if expected.participant == participant:
-                return ParticipantReader.open(
-                    self.store, self.folder, participant, self.manifest.checkpoint_id, expected
-                )
-        raise MissingError(f"the checkpoint has no participant {participant}").at(
-            checkpoint=self.manifest.checkpoint_id, participant=str(participant)
-        )
-
-    def check(self) -> None:
-        """Verify all manifests, and that every data object is there in its full size.
-
-        Raises:
-            DataError: the first thing that is wrong.
-        """
-        for participant in self.participants:
-            self.participant(participant).check_sizes()
+    return Checkpoint.open(store_at(checkpoint), Folder())
 
 
-@dataclass(frozen=True, slots=True)
-class ParticipantReader:
-    """The records of one participant, in order."""
-
-    store: Store
-    folder: Folder
-    sealed: Sealed[ParticipantManifest]
-
-    @classmethod
-    def open(
-        cls,
-        store: Store,
-        folder: Folder,
-        participant: ParticipantId,
-        checkpoint_id: str | None = None,
-        expected: Expected | None = None,
-    ) -> Self:
-        """Read and verify a participant's manifest.
-
-        ``expected`` is what ``checkpoint.json`` says of it; without it (an incomplete
-        checkpoint) the manifest vouches for itself.
-
-        Raises:
-            MissingError: the manifest is not there.
-            AbortedError: the participant's commit was given up.
-            TornError, CorruptError, UnsupportedError: as :func:`decode_manifest`, and where
-                the manifest is another one than was published, or lies in a folder that
-                is not its own.
-        """
-        name = folder.manifest(participant)
-        try:
-            data = store.read_small(name, MAX_MANIFEST_BYTES)
-            _check_expected(data, expected)
-            sealed = decode_manifest(data, ParticipantManifest)
-            if isinstance(sealed.body, Tombstone):
-                raise AbortedError("the participant's commit was given up")
-            _check_owner(sealed.body, participant, checkpoint_id)
-        except CkptError as error:
-            error.at(checkpoint=checkpoint_id, participant=str(participant), file=name)
-            raise
-        return cls(store, folder, sealed)
-
-    @property
-    def manifest(self) -> ParticipantManifest:
-        """What the participant's manifest says."""
-        return self.sealed.body
-
-    @property
-    def participant(self) -> ParticipantId:
-        """Whose records these are."""
-        return self.manifest.participant
-
-    def check_sizes(self) -> None:
-        """Whether every data object is there in its full size.
-
-        Raises:
-            MissingError: one is not there.
-            TornError, CorruptError: one is shorter or longer than the manifest says.
-        """
-        for item in self.manifest.objects:
-            self.check_size(item)
-
-    def check_size(self, item: DataObject) -> None:
-        """As :meth:`check_sizes`, for one data object."""
-        name = self.data_name(item)
-        try:
-            size = self.store.size(name)
-            says = f"the file has {size} bytes, the manifest says {item.size_bytes}"
-            if size < item.size_bytes:
-                raise TornError(says).at(offset=size)
-            if size > item.size_bytes:
-                raise CorruptError(says).at(offset=item.size_bytes)
-        except CkptError as error:
-            error.at(file=name, **self.place())
-            raise
-
-    def records(self, *, digest: bool = True) -> Iterator[TypedRecord | Record]:
-        """The records in order; payloads are not decoded.
-
-        All checksums are verified on the way, and at the end of each object the SHA-256 of
-        the file; ``digest=False`` leaves that last one out.  So nothing is to be believed
-        before the iterator has ended: to hand records over, use :meth:`load`.
-
-        Raises:
-            DataError: at the first damage, naming block, ordinal and offset.
-        """
-        self._check_schema()
-        for item in self.manifest.objects:
-            with self.stream(item) as reader:
-                for stored in reader.lines():
-                    yield self._record(item, stored.line, stored.ordinal, stored.block)
-                if digest:
-                    self._check_digest(item, reader.sha256)
-
-    def load(self, *, digest: bool = True) -> list[TypedRecord | Record]:
-        """All records, once all of them are verified.
-
-        Raises:
-            DataError: as :meth:`records`; nothing is handed over then.
-        """
-        return list(self.records(digest=digest))
-
-    def get(self, key: str) -> TypedRecord | Record:
-        """The record with this key: of the data, the directory, one page and one block are read.
-
-        Raises:
-            MissingError: no record has it.
-            CorruptError: what was read is damaged, or the key stands there twice.
-        """
-        self._check_schema()
-        for item in self.manifest.objects:
-            with self.stream(item) as reader:
-                try:
-                    return self._record(item, reader.get(key), None, None)
-                except MissingError:
-                    continue
-        raise MissingError("there is no record with this key").at(key=key, **self.place())
-
-    def indexes(self) -> list[Iterator[tuple[str, bytes]]]:
-        """Of each data object, key and digest of its records in key order; no record is read.
-
-        Raises:
-            DataError: while iterating: an index cannot be read.
-        """
-        return [self._index(item) for item in self.manifest.objects]
-
-    def _index(self, item: DataObject) -> Iterator[tuple[str, bytes]]:
-        with self.stream(item) as reader:
-            digests = tuple(reader.digests())
-            for entry in reader.entries():
-                yield entry.key, digests[entry.ordinal]
-
-    def data_name(self, item: DataObject) -> str:
-        """The name of a data object in the store."""
-        return self.folder.data(self.participant, item.name)
-
-    def stream(self, item: DataObject) -> StreamReader:
-        """The reader of one data object."""
-        facts = StreamFacts(
-            size_bytes=item.size_bytes,
-            sha256=item.sha256,
-            records=item.records,
-            blocks=item.blocks,
-            raw_bytes=item.raw_bytes,
-            index_offset=item.index_offset,
-            index_length=item.index_length,
-        )
-        return StreamReader(self.store.open_source(self.data_name(item)), facts)
-
-    def place(self) -> dict[str, str]:
-        """Where errors about these records are."""
-        return {"checkpoint": self.manifest.checkpoint_id, "participant": str(self.participant)}
-
-    def _check_schema(self) -> None:
-        manifest = self.manifest
-        schema = SCHEMAS.get(manifest.kind)
-        known = (GENERIC_SCHEMA, 1) if schema is None else (manifest.kind, schema.schema_version)
-        if (manifest.schema, manifest.schema_version) != known:
-            raise UnsupportedError(
-                f"records of schema {manifest.schema[:40]!a} version "
-                f"{manifest.schema_version} are not known here, for kind {manifest.kind} only "
-                f"{known[0]} version {known[1]}; episodes {', '.join(manifest.episode_ids[:3])}",
-                advice=f"read them with {manifest.provenance.library!a} or newer",
-            ).at(**self.place())
-
-    def read(self, line: bytes) -> TypedRecord | Record:
-        """Read a line of this participant; payloads are not decoded.
-
-        Raises:
-            CorruptError: it is no record of the participant's schema.
-        """
-        return read_record(self.manifest.kind, line)
-
-    def _record(
-        self, item: DataObject, line: bytes, ordinal: int | None, block: int | None
-    ) -> TypedRecord | Record:
-        try:
-            return self.read(line)
-        except CkptError as error:
-            error.at(file=self.data_name(item), ordinal=ordinal, block=block, **self.place())
-            raise
-
-    def _check_digest(self, item: DataObject, sha256: str) -> None:
-        if sha256 != item.sha256:
-            raise CorruptError("the file's SHA-256 is not the one in the manifest").at(
-                file=self.data_name(item), **self.place()
-            )
+def list_checkpoints(run_place: Place) -> list[CheckpointEntry]:
+    """The folders of a run, by sequence; see :func:`ckptfmt.run.list_checkpoints`."""
+    return run.list_checkpoints(store_at(run_place))
 
 
-def _check_expected(data: bytes, expected: Expected | None) -> None:
-    if expected is None:
-        return
-    if len(data) < expected.manifest_bytes:
-        raise TornError(
-            f"the manifest has {len(data)} bytes, checkpoint.json says {expected.manifest_bytes}"
-        ).at(offset=len(data))
-    if hashlib.sha256(data).hexdigest() != expected.manifest_sha256:
-        raise CorruptError("the manifest is not the one that checkpoint.json names")
+def latest(run_place: Place) -> Latest:
+    """The checkpoint to restore from; see :func:`ckptfmt.run.latest`."""
+    return run.latest(store_at(run_place))
 
 
-def _check_owner(
-    manifest: ParticipantManifest, participant: ParticipantId, checkpoint_id: str | None
-) -> None:
-    if manifest.participant != participant:
-        raise CorruptError(f"the manifest belongs to {manifest.participant}")
-    if checkpoint_id is not None and manifest.checkpoint_id != checkpoint_id:
-        raise CorruptError(f"the manifest belongs to checkpoint {manifest.checkpoint_id}")
+def verify(
+    checkpoint: Place, *, level: Level = Level.FULL, progress: Progress | None = None
+) -> Iterator[Finding]:
+    """Everything that is wrong with a checkpoint; see :func:`ckptfmt.verify.verify`."""
+    return verifying.verify(store_at(checkpoint), Folder(), level=level, progress=progress)
+
+
+def salvage(checkpoint: Place, new: Place) -> Recovery:
+    """Every readable record, in a new place; see :func:`ckptfmt.recover.recover_checkpoint`."""
+    return recover.recover_checkpoint(store_at(checkpoint), Folder(), store_at(new))
+
+
+def diff(old: Place, new: Place) -> Iterator[Change]:
+    """The records that differ, from indexes; see :func:`ckptfmt.diff.diff_checkpoints`."""
+    return diffs.diff_checkpoints(open_checkpoint(old), open_checkpoint(new))
+
+
+def plan_gc(run_place: Place) -> GcPlan:
+    """What garbage collection would delete; see :func:`ckptfmt.leftovers.plan_gc`."""
+    return leftovers.plan_gc(store_at(run_place))
+
+
+def apply_gc(run_place: Place, plan: GcPlan) -> list[tuple[str, CkptError]]:
+    """Delete what a plan names; see :func:`ckptfmt.leftovers.apply_gc`."""
+    return leftovers.apply_gc(store_at(run_place), plan)

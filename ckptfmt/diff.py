@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 
-from ckptfmt.checkpoint import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
 from ckptfmt.identity import EpisodeId, ParticipantId
 
 __all__ = ["Change", "ChangeKind", "diff_checkpoints", "diff_participants"]

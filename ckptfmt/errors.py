@@ -27,6 +27,7 @@ __all__ = [
     "CkptError",
     "CommitError",
     "CommitUnknownError",
+    "ConflictError",
     "CorruptError",
     "CycleError",
     "DataError",
@@ -42,6 +43,7 @@ __all__ = [
     "MissingError",
     "NameRefusedError",
     "RefusedError",
+    "RetiredError",
     "RoundTripError",
     "SizeError",
     "StateError",
@@ -176,6 +178,18 @@ class StateError(RefusedError):
     """A call that the object's state does not permit, such as a write after close."""
 
     code = "invalid_state"
+
+
+class RetiredError(StateError):
+    """A rollout whose ledger was retired: its fence refuses reads and writes."""
+
+    code = "retired"
+
+
+class ConflictError(RefusedError):
+    """A model call that was recorded before with other content."""
+
+    code = "conflict"
 
 
 class DataError(CkptError):

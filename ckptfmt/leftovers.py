@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckptfmt.checkpoint import Checkpoint, ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
 from ckptfmt.errors import (
     AbortedError,
     CkptError,

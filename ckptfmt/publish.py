@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptfmt.checkpoint import ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import ParticipantReader, participants_in
 from ckptfmt.commit import (
     Committed,
     NotCommitted,

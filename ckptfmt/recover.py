@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ckptfmt.checkpoint import ParticipantReader, participants_in, read_aggregate
+from ckptfmt.checkpoint_reader import ParticipantReader, participants_in, read_aggregate
 from ckptfmt.commit import NotCommitted, Outcome
 from ckptfmt.errors import (
     CkptError,

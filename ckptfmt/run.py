@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ckptfmt.checkpoint import Checkpoint, read_aggregate
+from ckptfmt.checkpoint_reader import Checkpoint, read_aggregate
 from ckptfmt.errors import (
     AbortedError,
     AmbiguousLatestError,

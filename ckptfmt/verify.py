@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import itemgetter
 
-from ckptfmt.checkpoint import Checkpoint, ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
 from ckptfmt.errors import (
     AbortedError,
     CkptError,

@@ -32,7 +32,7 @@ from typing import Final
 from ckptfmt.errors import CapabilityError, CommitUnknownError, ExistsError, TransientError
 from ckptfmt.store.base import BytesLike, Capabilities
 from ckptfmt.store.names import temp_name
-from ckptfmt.store.os_calls import OsCalls, discard, sync, write_all
+from ckptfmt.store.os_calls import OsCalls, close_quietly, discard, sync, write_all
 from ckptfmt.store.os_errors import spelled
 
 __all__ = ["NEW_FILE", "NEW_FILE_MODE", "CreateOnly", "Method"]
@@ -142,16 +142,11 @@ class CreateOnly:
             self._fill(fd, data)
             yield fd
         finally:
-            self._close(fd)
+            close_quietly(self._calls, fd)
 
     def _fill(self, fd: int, data: BytesLike) -> None:
         write_all(self._calls, fd, data)
         sync(self._calls, fd)
-
-    def _close(self, fd: int) -> None:
-        # What was synced does not depend on how closing goes.
-        with contextlib.suppress(OSError):
-            self._calls.close(fd)
 
     def _publish(self, method: Method, dir_fd: int, temp: str, name: str, fd: int) -> None:
         try:
@@ -207,7 +202,7 @@ class CreateOnly:
                 raise _in_doubt("writing the object", error, second) from error
             raise
         finally:
-            self._close(fd)
+            close_quietly(self._calls, fd)
 
     def _expect_absent(self, dir_fd: int, name: str, error: OSError) -> None:
         try:

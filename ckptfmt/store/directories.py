@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ckptfmt.store.os_calls import OsCalls, sync
+from ckptfmt.store.os_calls import OsCalls, close_quietly, sync
 
 __all__ = ["Directories"]
 
@@ -45,10 +45,10 @@ class Directories:
         """A descriptor to open, stat or unlink through; for nothing else."""
         fd = self._calls.open(str(self._root), _PASSABLE)
         with contextlib.ExitStack() as stack:
-            stack.callback(self.close, fd)
+            stack.callback(close_quietly, self._calls, fd)
             for segment in segments:
                 fd = self._calls.open(segment, _PASSABLE | os.O_NOFOLLOW, dir_fd=fd)
-                stack.callback(self.close, fd)
+                stack.callback(close_quietly, self._calls, fd)
             yield fd
 
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ class Directories:
             try:
                 yield fd
             finally:
-                self.close(fd)
+                close_quietly(self._calls, fd)
 
     @contextlib.contextmanager
     def syncing(self, segments: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
@@ -68,7 +68,7 @@ class Directories:
         try:
             yield fd
         finally:
-            self.close(fd)
+            close_quietly(self._calls, fd)
 
     def open_synced(self, segments: tuple[str, ...], *, make: bool = False) -> int:
         """A descriptor to sync by, of a directory that is durable itself.
@@ -82,13 +82,8 @@ class Directories:
             try:
                 fd = self._enter(parent, segments[: depth + 1], make)
             finally:
-                self.close(parent)
+                close_quietly(self._calls, parent)
         return fd
-
-    def close(self, fd: int) -> None:
-        """Close a directory; nothing that was written depends on how that goes."""
-        with contextlib.suppress(OSError):
-            self._calls.close(fd)
 
     def _enter(self, parent: int, path: tuple[str, ...], make: bool) -> int:
         flags = _LISTABLE | os.O_NOFOLLOW
@@ -117,7 +112,7 @@ class Directories:
         try:
             sync(self._calls, parent)
         except BaseException:
-            self.close(fd)
+            close_quietly(self._calls, fd)
             raise
         self._synced.add(path)
         return fd
@@ -138,12 +133,12 @@ class Directories:
             # Whoever may not list the parent did not make the root in it either.
             return fd
         except BaseException:
-            self.close(fd)
+            close_quietly(self._calls, fd)
             raise
         try:
             return self._with_parent_synced(fd, parent, ())
         finally:
-            self.close(parent)
+            close_quietly(self._calls, parent)
 
     def _make_above(self, path: Path) -> None:
         """Make a directory of the caller's own path, and those above it, each of them synced."""
@@ -163,4 +158,4 @@ class Directories:
                         self._calls.rmdir(path.name, dir_fd=parent)
                 raise
         finally:
-            self.close(parent)
+            close_quietly(self._calls, parent)

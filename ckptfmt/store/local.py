@@ -27,7 +27,7 @@ from ckptfmt.store.base import BytesLike, Capabilities, Entry, SourceReads, chec
 from ckptfmt.store.create_only import NEW_FILE, NEW_FILE_MODE, CreateOnly
 from ckptfmt.store.directories import Directories
 from ckptfmt.store.names import split_name, split_prefix, temp_name
-from ckptfmt.store.os_calls import OsCalls, discard, sync, write_all
+from ckptfmt.store.os_calls import OsCalls, close_quietly, discard, sync, write_all
 from ckptfmt.store.os_errors import mapped
 
 __all__ = ["LocalDataWriter", "LocalSource", "LocalStore"]
@@ -92,7 +92,7 @@ class LocalStore(SourceReads):
             try:
                 size_bytes = _size_of_file(self._calls.fstat(fd))
             except BaseException:
-                _close_quietly(self._calls, fd)
+                close_quietly(self._calls, fd)
                 raise
         return LocalSource(self._calls, fd, name, self._path(name), size_bytes)
 
@@ -124,13 +124,14 @@ class LocalStore(SourceReads):
                 self._create_only.require(dir_fd)
                 fd = self._calls.open(segments[-1], NEW_FILE, NEW_FILE_MODE, dir_fd=dir_fd)
             except BaseException:
-                self._directories.close(dir_fd)
+                close_quietly(self._calls, dir_fd)
                 raise
         return LocalDataWriter(self._calls, dir_fd, fd, name, self._path(name))
 
     def create(self, name: str, data: BytesLike) -> None:
         """As :meth:`ckptfmt.store.base.Store.create`."""
         *parents, last = split_name(name)
+        # Refuses, before any I/O, a name that leaves no room for a temporary one.
         temp_name(last)
         size_bytes = memoryview(data).nbytes
         with (
@@ -151,7 +152,7 @@ class LocalStore(SourceReads):
                 _size_of_file(self._calls.fstat(fd))
                 sync(self._calls, fd)
             finally:
-                _close_quietly(self._calls, fd)
+                close_quietly(self._calls, fd)
             sync(self._calls, dir_fd)
 
     def delete(self, name: str) -> None:
@@ -208,7 +209,7 @@ class LocalSource:
         self._calls = calls
         self._fd = fd
         self._path = path
-        self._closing = weakref.finalize(self, _close_quietly, calls, fd)
+        self._closing = weakref.finalize(self, close_quietly, calls, fd)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """As :meth:`ckptfmt.store.base.Source.read_at`."""
@@ -308,7 +309,7 @@ class LocalDataWriter:
     def _close(self) -> None:
         self._open = False
         for fd in (self._fd, self._dir_fd):
-            _close_quietly(self._calls, fd)
+            close_quietly(self._calls, fd)
 
     def __enter__(self) -> Self:
         return self
@@ -320,8 +321,3 @@ class LocalDataWriter:
         trace: TracebackType | None,
     ) -> None:
         self.abort()
-
-
-def _close_quietly(calls: OsCalls, fd: int) -> None:
-    with contextlib.suppress(OSError):
-        calls.close(fd)

@@ -16,7 +16,7 @@ from typing import Final, Literal, ParamSpec, TypeVar
 
 from ckptfmt.store.base import BytesLike, Entry
 
-__all__ = ["OsCalls", "discard", "sync", "write_all"]
+__all__ = ["OsCalls", "close_quietly", "discard", "sync", "write_all"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -167,3 +167,9 @@ def discard(calls: OsCalls, name: str, dir_fd: int) -> None:
     """Remove a file of our own if it can be removed; otherwise it stays as a leftover."""
     with contextlib.suppress(OSError):
         calls.unlink(name, dir_fd=dir_fd)
+
+
+def close_quietly(calls: OsCalls, fd: int) -> None:
+    """Close what nothing depends on any more: it was only read, or it is synced or given up."""
+    with contextlib.suppress(OSError):
+        calls.close(fd)

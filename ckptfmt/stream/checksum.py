@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import google_crc32c
@@ -11,7 +11,7 @@ import msgspec
 
 from ckptfmt.wire import DIGEST_BYTES
 
-__all__ = ["ContentDigest", "Piece", "crc32c", "line_checks", "record_digest"]
+__all__ = ["Piece", "content_rows", "crc32c", "line_checks", "record_digest"]
 
 # What google_crc32c takes without a copy; it refuses memoryview.
 Piece = bytes | msgspec.Raw
@@ -38,22 +38,14 @@ def line_checks(pieces: Iterable[Piece]) -> tuple[int, bytes]:
     return crc, digest.digest()[:DIGEST_BYTES]
 
 
-class ContentDigest:
-    """SHA-256 over u64le(length of the line) || record digest of each record, in order.
+def content_rows(lengths: Sequence[int], digests: Sequence[bytes]) -> bytes:
+    """What the content digest takes in: u64le(length of the line) || record digest of each.
 
-    Independent of how the records are cut into blocks and objects and of how
-    they are compressed: equal content compares equal.
+    The content digest is the SHA-256 of the rows of all records in order.  It does not
+    depend on how records are cut into blocks and objects, nor on how they are
+    compressed: equal content compares equal.
     """
-
-    __slots__ = ("_hash",)
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def add(self, length: int, digest: bytes) -> None:
-        """Take in the next record: the length of its line in bytes and its digest."""
-        self._hash.update(length.to_bytes(_LENGTH_BYTES, "little") + digest)
-
-    def digest(self) -> bytes:
-        """The 32 bytes so far."""
-        return self._hash.digest()
+    return b"".join(
+        length.to_bytes(_LENGTH_BYTES, "little") + digest
+        for length, digest in zip(lengths, digests, strict=True)
+    )

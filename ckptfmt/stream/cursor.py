@@ -75,6 +75,16 @@ class Cursor:
         value, self._at = read_varint(self._data, self._at)
         return value
 
+    def text(self, max_bytes: int) -> str:
+        """A varint, 1 to ``max_bytes``, and as many bytes of UTF-8."""
+        length = self.varint()
+        if not 1 <= length <= max_bytes:
+            raise CorruptError(f"a text of {length} bytes in {self._what}, not 1 to {max_bytes}")
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptError(f"a text in {self._what} is not UTF-8") from error
+
     def rest(self) -> bytes:
         """All that is left."""
         return self.take(len(self._data) - self._at)

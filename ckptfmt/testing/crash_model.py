@@ -85,7 +85,8 @@ class ForgetfulDisk(OsCalls):
                 inode = os.fstat(fd).st_ino
                 self._written[inode] = self._written.get(inode, b"") + bytes(data[:result])
             case "mkdir", (str(made), *_) if isinstance(dir_fd := kwargs["dir_fd"], int):
-                self._names[os.stat(made, dir_fd=dir_fd).st_ino] = {}
+                self._held.append(os.open(made, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd))
+                self._names[os.fstat(self._held[-1]).st_ino] = {}
             case "fsync", (int(fd),):
                 inode = os.fstat(fd).st_ino
                 if inode in self._names:

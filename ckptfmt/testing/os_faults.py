@@ -14,12 +14,13 @@ Each is an :class:`~ckptfmt.store.os_calls.OsCalls` to be handed to a
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn, ParamSpec, TypeVar
 
 from ckptfmt.store.os_calls import OsCalls
 
-__all__ = ["DEATH", "FaultyOs", "RecordingOs", "die", "failing", "lacking"]
+__all__ = ["DEATH", "FaultyOs", "RecordingOs", "die", "failing", "forked", "lacking"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -40,6 +41,25 @@ def failing(number: int) -> Callable[[], NoReturn]:
 def die() -> NoReturn:
     """A strike that ends the process at once, as SIGKILL does: nothing is cleaned up."""
     os._exit(DEATH)
+
+
+def forked(act: Callable[[], object]) -> int:
+    """Run ``act`` in a forked process, wait for it, and return its exit status.
+
+    0 if ``act`` returned, :data:`DEATH` if it died by :func:`die`, 1 if it raised (the
+    traceback is on stderr).
+    """
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            act()
+            status = 0
+        except BaseException:  # noqa: BLE001 - whatever it is, this process must not go on
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 class FaultyOs(OsCalls):
@@ -88,9 +108,9 @@ class FaultyOs(OsCalls):
         return self._count == self._nth or (self._lasting and self._count > self._nth)
 
 
-def lacking(number: int, *names: str) -> FaultyOs:
+def lacking(number: int, *names: str, under: OsCalls | None = None) -> FaultyOs:
     """A system that answers all calls of these names with this errno."""
-    return FaultyOs(1, failing(number), lasting=True, only=names)
+    return FaultyOs(1, failing(number), lasting=True, only=names, under=under)
 
 
 class RecordingOs(OsCalls):

@@ -91,8 +91,9 @@ class Gate:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def __contains__(self, ticket: int) -> bool:
-        return ticket in self._calls
+    def get(self, ticket: int) -> Execution | None:
+        """The call with this ticket, if it waits or runs."""
+        return self._calls.get(ticket)
 
     @property
     def counts(self) -> GateCounts:

@@ -147,8 +147,6 @@ def _check(request: Request) -> None:
         check_name(request.checkpoint_id, "checkpoint id")
         named = _episodes(request)
     except Exception as error:
-        if isinstance(error, (MemoryError, AssertionError)):
-            raise
         raise InvalidRequestError(str(error)) from error
     if not math.isfinite(request.deadline_ts):
         raise InvalidRequestError("deadline_ts is not finite")

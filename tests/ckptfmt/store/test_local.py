@@ -27,7 +27,7 @@ from ckptfmt.errors import (
 from ckptfmt.store import Entry, LocalStore
 from ckptfmt.store.base import BytesLike
 from ckptfmt.store.os_calls import OsCalls
-from ckptfmt.testing.os_faults import FaultyOs, RecordingOs, failing, lacking
+from ckptfmt.testing.os_faults import FaultyOs, RecordingOs, failing, forked, lacking
 
 USES: dict[str, Callable[[LocalStore, str], object]] = {
     "create": lambda store, name: store.create(name, b"new"),
@@ -48,19 +48,6 @@ def files(root: Path) -> dict[str, bytes]:
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     }
-
-
-def in_child(act: Callable[[], None]) -> int:
-    """The exit status of a forked process that runs ``act``; 1 where it raises."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            act()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 # The root
@@ -318,7 +305,7 @@ def test_a_real_limit_cuts_a_write_short_and_leaves_nothing(tmp_path: Path) -> N
             writer.write(b"x" * 1000)
         assert files(tmp_path) == {}
 
-    assert in_child(write) == 0
+    assert forked(write) == 0
 
 
 def test_more_open_files_than_permitted_is_transient(tmp_path: Path) -> None:
@@ -400,7 +387,7 @@ def test_the_store_is_used_after_a_fork(tmp_path: Path) -> None:
     """S33."""
     store = LocalStore(tmp_path)
     store.create("parent", b"1")
-    assert in_child(lambda: store.create("d/child", b"2")) == 0
+    assert forked(lambda: store.create("d/child", b"2")) == 0
     assert store.read_small("d/child", 1) == b"2"
 
 
@@ -455,7 +442,7 @@ def test_reading_asks_for_no_right_to_list() -> None:
             with pytest.raises(StorageFailedError, match="EACCES"):
                 store.entries("d")
 
-        status = in_child(read)
+        status = forked(read)
         root.chmod(0o755)
         (root / "d").chmod(0o755)
     assert status == 0

@@ -7,6 +7,7 @@ operation ends without having been struck.
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from ckptfmt.errors import CkptError, CommitUnknownError, ExistsError, MissingEr
 from ckptfmt.store import LocalStore
 from ckptfmt.store.names import final_name
 from ckptfmt.store.os_calls import OsCalls
-from ckptfmt.testing.os_faults import DEATH, FaultyOs, die, failing, lacking
+from ckptfmt.testing.os_faults import DEATH, FaultyOs, die, failing, forked, lacking
 
 NUMBERS = [errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EACCES]
 NAME = "kind/instance/manifest.json"
@@ -205,19 +206,6 @@ def test_a_read_in_which_a_call_fails(tmp_path: Path, number: int) -> None:
         read(mended(root, store, calls))
 
 
-def in_child(act: Callable[[LocalStore], object], store: LocalStore) -> int:
-    """The exit status of a forked process that runs ``act``; 1 where it raises."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            act(store)
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def deaths(
     tmp_path: Path, under: Callable[[], OsCalls], act: Callable[[LocalStore], object]
 ) -> Iterator[Path]:
@@ -227,7 +215,7 @@ def deaths(
         root.mkdir(parents=True)
         LocalStore(root).create("old/manifest.json", DATA)
         store = LocalStore(root, calls=FaultyOs(nth, die, under=under()))
-        status = in_child(act, store)
+        status = forked(functools.partial(act, store))
         assert status in (0, DEATH)
         yield root
         if status == 0:

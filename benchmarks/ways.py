@@ -1,0 +1,132 @@
+"""The ways that are compared: each commits or restores the same sessions in one file.
+
+*Reference* is how NVIDIA-NeMo/Gym#3882 does it; *bare* is the least that anybody would
+do (encode, write, fsync), and neither checks nor compresses; *stream* is this project's
+record stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import orjson
+
+from benchmarks.sets import Session
+from ckptfmt.payload import JsonPayload
+from ckptfmt.schema import ResourcesRecord
+from ckptfmt.stream import FileSource, StreamFacts, StreamReader, StreamWriter
+
+__all__ = [
+    "commit_bare",
+    "commit_reference",
+    "commit_stream",
+    "read_stream",
+    "restore_reference",
+    "restore_stream_full",
+    "restore_stream_lazy",
+]
+
+_KIND: Final = "resources"
+
+
+def commit_reference(sessions: Sequence[Session], path: Path) -> str:
+    """Check with ``orjson``, spell with ``json``, hash, write, fsync; the hash in hex."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for session in sessions:
+            record = _plain(session)
+            orjson.dumps(record)
+            line = json.dumps(record).encode() + b"\n"
+            digest.update(line)
+            file.write(line)
+        _make_durable(file)
+    return digest.hexdigest()
+
+
+def commit_bare(sessions: Sequence[Session], path: Path) -> None:
+    """Encode, write, fsync: no check of types, no hash, and NaN becomes ``null``."""
+    with path.open("wb") as file:
+        for session in sessions:
+            file.write(orjson.dumps(_plain(session), option=orjson.OPT_APPEND_NEWLINE))
+        _make_durable(file)
+
+
+def commit_stream(sessions: Sequence[Session], path: Path) -> StreamFacts:
+    """Typed records, exact payloads, a compressed and indexed stream, fsync."""
+    with path.open("wb") as file:
+        writer = StreamWriter(file, kind=_KIND, instance="bench", checkpoint_id="bench")
+        with writer:
+            for session in sessions:
+                record = _typed(session)
+                writer.add(record.key, record.line())
+            facts = writer.close()
+        _make_durable(file)
+    return facts
+
+
+def restore_reference(path: Path, sha256: str) -> list[Any]:
+    """Hash the file, decode every line; the records."""
+    digest = hashlib.sha256()
+    records = []
+    with path.open("rb") as file:
+        for line in file:
+            digest.update(line)
+            records.append(json.loads(line))
+    if digest.hexdigest() != sha256:
+        raise ValueError("the file is not the one that was written")
+    return records
+
+
+def restore_stream_lazy(path: Path, facts: StreamFacts) -> list[ResourcesRecord]:
+    """Everything verified, records typed, payloads not decoded; the records."""
+    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
+        return [ResourcesRecord.from_line(stored.line) for stored in reader.lines()]
+
+
+def restore_stream_full(path: Path, facts: StreamFacts) -> list[Any]:
+    """As :func:`restore_stream_lazy`, and every payload decoded; the states."""
+    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
+        return [_state(ResourcesRecord.from_line(stored.line)) for stored in reader.lines()]
+
+
+def read_stream(path: Path, facts: StreamFacts) -> int:
+    """As :func:`restore_stream_lazy`, but nothing is kept; the length of the longest line."""
+    longest_bytes = 0
+    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
+        for stored in reader.lines():
+            ResourcesRecord.from_line(stored.line)
+            longest_bytes = max(longest_bytes, len(stored.line))
+    return longest_bytes
+
+
+def _plain(session: Session) -> dict[str, Any]:
+    episode = session.episode_id
+    return {
+        "episode_id": {"rollout_id": episode.rollout_id, "attempt": episode.attempt},
+        "session_id": session.session_id,
+        "state": session.state,
+        "owner": None,
+    }
+
+
+def _typed(session: Session) -> ResourcesRecord:
+    return ResourcesRecord(
+        episode_id=session.episode_id,
+        session_id=session.session_id,
+        state=JsonPayload.from_value(session.state),
+        owner=None,
+    )
+
+
+def _state(record: ResourcesRecord) -> Any:
+    return None if record.state is None else record.state.value()
+
+
+def _make_durable(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

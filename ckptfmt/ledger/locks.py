@@ -1,0 +1,92 @@
+"""Who may write to a rollout: striped locks, and the rollout's own lock where it exists.
+
+A key belongs to one of a fixed number of lock files, so that these do not grow with
+the job and are never removed: nobody can be left waiting for a file that is gone.
+``flock(2)`` holds between processes, a mutex between the threads of one.  A process
+never holds two stripes, so there is no order to observe.
+
+``<key>.tokens.lock`` is what other writers of such directories lock.  It is taken
+after the stripe, hence only one process of ours waits for it, and never made here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+
+from ckptfmt.ledger.folder import Folder
+from ckptfmt.ledger.limits import LOCK_STRIPES
+from ckptfmt.ledger.names import Kind, file_name, stripe_name, stripe_of
+
+__all__ = ["Locks"]
+
+
+class Locks:
+    """The locks of a capture directory; a descriptor of each stripe used is held open."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._mutexes = [threading.Lock() for _ in range(LOCK_STRIPES)]
+        self._stripes: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def holding(self, key: str) -> Iterator[None]:
+        """Within the block nobody else writes to the rollout; errors are ``OSError``."""
+        # A child shares the parent's descriptors, and with them the parent's locks.
+        if self._pid != os.getpid():
+            self.close()
+            self._start()
+        stripe = stripe_of(key)
+        with self._mutexes[stripe]:
+            fd = self._stripes.get(stripe)
+            if fd is None:
+                fd = self._stripes[stripe] = self._folder.open_append(stripe_name(stripe))
+            self._flock(fd, fcntl.LOCK_EX)
+            try:
+                with self._own_lock(file_name(key, Kind.LOCK)):
+                    yield
+            finally:
+                self._flock(fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the descriptors; the locks may be used again."""
+        while self._stripes:
+            _, fd = self._stripes.popitem()
+            with contextlib.suppress(OSError):
+                self._folder.calls.close(fd)
+
+    @contextlib.contextmanager
+    def _own_lock(self, name: str) -> Iterator[None]:
+        fd = self._taken(name)
+        try:
+            yield
+        finally:
+            if fd is not None:
+                # Closing the only descriptor of an open file releases its lock.
+                with contextlib.suppress(OSError):
+                    self._folder.calls.close(fd)
+
+    def _taken(self, name: str) -> int | None:
+        while (fd := self._folder.open_existing(name, os.O_RDWR)) is not None:
+            try:
+                self._flock(fd, fcntl.LOCK_EX)
+                named = self._folder.stat(name)
+                # Whoever held it may have removed it; the lock of a file that is gone excludes
+                # nobody.
+                if named is not None and named.st_ino == self._folder.calls.fstat(fd).st_ino:
+                    return fd
+            except BaseException:
+                self._folder.calls.close(fd)
+                raise
+            self._folder.calls.close(fd)
+        return None
+
+    def _flock(self, fd: int, operation: int) -> None:
+        self._folder.calls.call("flock", fcntl.flock, fd, operation)
