@@ -25,6 +25,7 @@ __all__ = [
     "commit_bare",
     "commit_reference",
     "commit_stream",
+    "plain_record",
     "read_stream",
     "restore_reference",
     "restore_stream_full",
@@ -39,7 +40,7 @@ def commit_reference(sessions: Sequence[Session], path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for session in sessions:
-            record = _plain(session)
+            record = plain_record(session)
             orjson.dumps(record)
             line = json.dumps(record).encode() + b"\n"
             digest.update(line)
@@ -52,7 +53,7 @@ def commit_bare(sessions: Sequence[Session], path: Path) -> None:
     """Encode, write, fsync: no check of types, no hash, and NaN becomes ``null``."""
     with path.open("wb") as file:
         for session in sessions:
-            file.write(orjson.dumps(_plain(session), option=orjson.OPT_APPEND_NEWLINE))
+            file.write(orjson.dumps(plain_record(session), option=orjson.OPT_APPEND_NEWLINE))
         _make_durable(file)
 
 
@@ -104,7 +105,8 @@ def read_stream(path: Path, facts: StreamFacts) -> int:
     return longest_bytes
 
 
-def _plain(session: Session) -> dict[str, Any]:
+def plain_record(session: Session) -> dict[str, Any]:
+    """The record as the reference and the bare way have it; the stream's line has the same."""
     episode = session.episode_id
     return {
         "episode_id": {"rollout_id": episode.rollout_id, "attempt": episode.attempt},

@@ -39,7 +39,7 @@ def check_name(name: object, what: str) -> str:
     Raises:
         NameRefusedError: it may not.
     """
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if type(name) is not str or _NAME.fullmatch(name) is None:
         raise NameRefusedError(
             f"{what} {_quoted(name)} is not a letter or digit followed by letters, digits, "
             "'.', '_' or '-'"
@@ -73,7 +73,7 @@ class EpisodeId:
         # Wire data arrives here unchecked, whatever the annotations promise.
         rollout_id: object = self.rollout_id
         attempt: object = self.attempt
-        if not isinstance(rollout_id, str) or _NAME.fullmatch(rollout_id) is None:
+        if type(rollout_id) is not str or _NAME.fullmatch(rollout_id) is None:
             raise NameRefusedError(f"rollout id {_quoted(rollout_id)} is malformed")
         if _ATTEMPT_SUFFIX.fullmatch(rollout_id):
             raise NameRefusedError(
@@ -98,7 +98,7 @@ class EpisodeId:
         Raises:
             NameRefusedError: the key is malformed.
         """
-        if not isinstance(key, str):
+        if type(key) is not str:
             raise NameRefusedError(f"capture key {_quoted(key)} is not a string")
         match = _ATTEMPT_SUFFIX.fullmatch(key)
         if match is None:

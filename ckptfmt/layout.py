@@ -14,6 +14,7 @@ from typing import Final
 from ckptfmt.errors import NameRefusedError
 from ckptfmt.identity import ParticipantId
 from ckptfmt.store.names import final_name, join_name
+from ckptfmt.wire import TOKEN_BYTES
 
 __all__ = [
     "CHECKPOINT_NAME",
@@ -30,13 +31,12 @@ CHECKPOINT_NAME: Final = "checkpoint.json"
 MANIFEST_NAME: Final = "manifest.json"
 LATEST_NAME: Final = "LATEST"
 
-_TOKEN_BYTES: Final = 12
 _DATA: Final = re.compile(r"records-(?P<token>[0-9a-f]{24})-(?P<number>[0-9]{3,9})\.jsonl\.zst")
 
 
 def new_token() -> str:
     """96 random bits in hex: one for each attempt to write a participant or an aggregate."""
-    return secrets.token_hex(_TOKEN_BYTES)
+    return secrets.token_hex(TOKEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

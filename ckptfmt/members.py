@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from ckptfmt.errors import CorruptError
+from ckptfmt.errors import CorruptError, DepthError
 from ckptfmt.exact.text import on_fresh_stack
 
 __all__ = ["split_members"]
@@ -24,10 +24,8 @@ def split_members(text: bytes, what: str) -> dict[str, msgspec.Raw]:
         CorruptError: not a JSON object, or two members of one name.
     """
     try:
-        members = _DECODER.decode(text)
-    except RecursionError:
-        members = on_fresh_stack(_DECODER.decode, text)
-    except msgspec.MsgspecError as error:
+        members = _decode(text)
+    except (msgspec.MsgspecError, DepthError) as error:
         raise CorruptError(f"{what} is not a JSON object: {error}") from error
     # Compact and without duplicates, the members account for every byte of the text.
     names_bytes = len(orjson.dumps(list(members))) - 2
@@ -37,8 +35,18 @@ def split_members(text: bytes, what: str) -> dict[str, msgspec.Raw]:
     return members
 
 
+def _decode(text: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        return on_fresh_stack(_DECODER.decode, text)
+
+
 def _refuse_duplicates(text: bytes, what: str) -> None:
-    names = [name for name, _ in on_fresh_stack(_pairs, text)]
+    try:
+        names = [name for name, _ in on_fresh_stack(_pairs, text)]
+    except UnicodeDecodeError as error:
+        raise CorruptError(f"{what} is not UTF-8: {error.reason}") from error
     for name, count in Counter(names).items():
         if count > 1:
             raise CorruptError(f"{what} has {count} members named {name[:40]!a}")

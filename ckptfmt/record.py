@@ -7,24 +7,28 @@ of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import orjson
 
-from ckptfmt.errors import CorruptError, NameRefusedError, UnsupportedError
+from ckptfmt.errors import (
+    CorruptError,
+    NameRefusedError,
+    RefusedError,
+    UnsupportedError,
+    ValueRefusedError,
+)
 from ckptfmt.exact.encode import is_plain_text
 from ckptfmt.exact.text import Buffer
 from ckptfmt.identity import EpisodeId, record_key
 from ckptfmt.members import split_members
 from ckptfmt.payload import JsonPayload
+from ckptfmt.stream.records import Line
 
-__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_member_names", "join_line"]
-
-Line = tuple[Buffer, ...]
-"""The bytes of one record line without its LF, in pieces: payloads are spliced, not copied."""
+__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "join_line"]
 
 EXACT: Final = "$exact"
 """The member that holds the annotations: ``{field: [entry, ...]}``."""
@@ -58,10 +62,10 @@ class Record:
     episode_id: EpisodeId
     members: Mapping[str, JsonPayload]
     sub_key_member: str | None = SUB_KEY
-    stored_line: bytes | None = field(default=None, repr=False, compare=False)
+    stored_line: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_member_names(self.members)
+        check_members(self.members)
         record_key(self.episode_id, self.sub_key)
 
     @property
@@ -115,25 +119,29 @@ class Record:
         if notes:
             raise CorruptError(f"annotations of {sorted(notes)[:3]!a}, which are not there")
         try:
-            return cls(
-                episode_id=episode_id,
-                members=payloads,
-                sub_key_member=sub_key_member,
-                stored_line=line,
-            )
-        except NameRefusedError as error:
+            record = cls(episode_id=episode_id, members=payloads, sub_key_member=sub_key_member)
+        except RefusedError as error:
             raise CorruptError(f"a record's key is malformed: {error.message}") from error
+        # Not an argument: a changed copy must not claim to be what was read.
+        object.__setattr__(record, "stored_line", line)
+        return record
 
 
-def check_member_names(names: Iterable[str]) -> None:
-    """Refuse names that a record's members may not have.
+def check_members(members: Mapping[str, JsonPayload]) -> None:
+    """Refuse what may not be a member of a record.
 
     Raises:
         NameRefusedError: ``episode_id``, a name that starts with ``$``, or no Unicode text.
+        ValueRefusedError: a value that is not a payload.
     """
-    for name in names:
-        if name == _EPISODE_ID or name.startswith("$") or not is_plain_text(name):
+    for name, value in members.items():
+        if name == _EPISODE_ID or not is_plain_text(name) or name.startswith("$"):
             raise NameRefusedError(f"a record member may not be named {name!a}")
+        if not isinstance(value, JsonPayload):
+            raise ValueRefusedError(
+                f"member {name!a} is a {type(value).__qualname__}, not a JsonPayload",
+                advice="use JsonPayload.from_value() or JsonPayload.from_json()",
+            )
 
 
 def join_line(line: Line) -> bytes:
@@ -144,6 +152,8 @@ def join_line(line: Line) -> bytes:
 def _episode_id(text: msgspec.Raw | None) -> EpisodeId:
     if text is None:
         raise CorruptError("a record has no episode_id")
+    # Split first, since the typed decoder would let the last of two members win.
+    split_members(bytes(text), "an episode_id")
     try:
         wire = _EPISODE.decode(text)
         return EpisodeId(wire.rollout_id, wire.attempt)

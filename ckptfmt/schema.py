@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
-from ckptfmt.errors import CkptError, CorruptError, ValueRefusedError
+from ckptfmt.errors import CkptError, CorruptError, NameRefusedError, ValueRefusedError
 from ckptfmt.identity import EpisodeId, record_key
 from ckptfmt.payload import JsonPayload
-from ckptfmt.record import Line, Record, check_member_names
+from ckptfmt.record import Line, Record, check_members
 
 __all__ = [
     "GENERIC_SCHEMA",
@@ -92,7 +92,9 @@ class TypedRecord:
                 raise ValueRefusedError(f"member {name} is not {form.says}").at(
                     key=self.episode_id.capture_key
                 )
-        check_member_names(self.extras)
+        check_members(self.extras)
+        if known := self.extras.keys() & self.forms.keys():
+            raise NameRefusedError(f"extras name known members: {', '.join(sorted(known))}")
         record_key(self.episode_id, self.sub_key)
 
     @property
@@ -116,7 +118,6 @@ class TypedRecord:
             episode_id=self.episode_id,
             members={**members, **self.extras},
             sub_key_member=self.sub_key_member,
-            stored_line=self.stored_line,
         )
 
     @classmethod
@@ -129,13 +130,11 @@ class TypedRecord:
         """
         record = Record.from_line(line, sub_key_member=cls.sub_key_member)
         extras = dict(record.members)
-        members: dict[str, Any] = {}
-        for name, form in cls.forms.items():
-            if name not in extras:
-                raise CorruptError(f"a record has no member {name}").at(key=record.key)
-            members[name] = form.read(extras.pop(name))
         try:
+            members = {name: form.read(extras.pop(name)) for name, form in cls.forms.items()}
             typed = cls(episode_id=record.episode_id, extras=extras, **members)
+        except KeyError as error:
+            raise CorruptError(f"a record has no member {error}").at(key=record.key) from error
         except CkptError as error:
             raise CorruptError(error.message, error.location).at(key=record.key) from error
         # Frozen for everybody else: the line belongs to what was read, not to a changed copy.

@@ -36,7 +36,7 @@ from ckptfmt.rules import RULES, Finding
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
-from ckptfmt.stream import Loss, StreamReader, salvage
+from ckptfmt.stream import Loss, StoredLine, StreamReader, salvage
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
 
@@ -171,33 +171,37 @@ class _Audit:
                 yield from self._losses(item, error)
 
     def _read_records(self, item: DataObject, stream: StreamReader) -> Iterator[Finding]:
-        digests = stream.digests()
         seen = found = 0
-        for stored in stream.lines():
-            digest = hashlib.sha256(stored.line).digest()[:16]
+        for stored, digest in zip(stream.lines(), stream.digests(), strict=True):
             self._content.update(len(stored.line).to_bytes(8, "little") + digest)
-            place = {
-                "file": self._reader.data_name(item),
-                "block": stored.block,
-                "ordinal": stored.ordinal,
-                **self._reader.place(),
-            }
-            if next(digests, None) != digest:
-                yield Finding.of("digest", CorruptError("its digest is another one").at(**place))
             try:
+                stored.line.decode()
                 record = self._reader.read(stored.line)
                 seen = (seen + _mark(record.key, stored.ordinal)) % (1 << 128)
                 self._episodes.add(record.episode_id.capture_key)
                 if self._deep:
                     round_trip(record, stored.line)
-            except CkptError as error:
-                yield Finding.of(_rule_of(error, "record"), error.at(**place))
+            except (CkptError, UnicodeDecodeError) as error:
+                yield self._record_finding(item, stored, error)
             self._progress.count(stored.line)
         for entry in stream.entries():
             found = (found + _mark(entry.key, entry.ordinal)) % (1 << 128)
         if seen != found:
             fault = CorruptError("the index does not list the keys that the records have")
             yield Finding.of("key", fault.at(**self._reader.place()))
+
+    def _record_finding(
+        self, item: DataObject, stored: StoredLine, error: CkptError | UnicodeDecodeError
+    ) -> Finding:
+        if isinstance(error, UnicodeDecodeError):
+            error = CorruptError(f"the record line is not UTF-8: {error.reason}")
+        error.at(
+            file=self._reader.data_name(item),
+            block=stored.block,
+            ordinal=stored.ordinal,
+            **self._reader.place(),
+        )
+        return Finding.of(_rule_of(error, "record"), error)
 
     def _losses(self, item: DataObject, first: CkptError) -> Iterator[Finding]:
         """All damages of an object, where the strict reader stopped at the first."""
@@ -254,7 +258,7 @@ def round_trip(record: TypedRecord | Record, line: bytes) -> None:
             raise RoundTripError("decoded and encoded again, it is another one").at(
                 key=record.key, pointer=f"/{name}"
             )
-    if join_line(replace(generic, stored_line=None).line()) != line:
+    if join_line(replace(generic).line()) != line:
         raise RoundTripError("the line is not the one that its members make").at(key=record.key)
 
 

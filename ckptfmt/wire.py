@@ -45,6 +45,7 @@ __all__ = [
     "TAG_HEAD",
     "TAG_INDEX",
     "TAG_PAGE",
+    "TOKEN_BYTES",
     "UUID_BYTES",
     "ZSTD_MAGIC",
 ]
@@ -74,6 +75,8 @@ MIN_LEVEL: Final = -7
 MAX_LEVEL: Final = 19
 
 UUID_BYTES: Final = 16
+# Random bits of an attempt's token, which stands in file names and manifests as hex.
+TOKEN_BYTES: Final = 12
 CRC_BYTES: Final = 4
 DIGEST_BYTES: Final = 16
 

@@ -65,6 +65,9 @@ def encode(value: object) -> Encoded:
     ``list``, ``tuple`` and ``dict`` of these, exactly these types, nested at most 499
     levels (a dict with keys other than plain strings takes two).
 
+    A container that holds itself is found only after its content was gone through some
+    250 times, and takes memory to match.
+
     Raises:
         ValueRefusedError: another type, with its pointer; nothing is coerced.
         CycleError: a container that holds itself.

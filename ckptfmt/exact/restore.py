@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from ckptfmt.errors import CorruptError, DepthError, JsonSyntaxError
+from ckptfmt.errors import CorruptError, DepthError, JsonSyntaxError, RefusedError
 from ckptfmt.exact import pointer
 from ckptfmt.exact.annotations import STARRED, Tag, decode_runs
-from ckptfmt.exact.text import Buffer, decode_json
+from ckptfmt.exact.encode import MAX_VALUE_DEPTH
+from ckptfmt.exact.text import Buffer, check_json, decode_json, nesting_depth, on_fresh_stack
 
 __all__ = ["restore", "verbatim"]
 
@@ -29,7 +31,16 @@ def restore(text: Buffer, annotations: Buffer | None = None) -> Any:
 
     Raises:
         CorruptError: text and annotations do not fit each other, with the pointer.
+        DepthError: the interpreter's recursion limit is too low for the text.
     """
+    try:
+        return _restore(text, annotations)
+    except RecursionError:
+        # Deep keys of a dict are compared on the interpreter's stack.
+        return on_fresh_stack(partial(_restore, annotations=annotations), bytes(text))
+
+
+def _restore(text: Buffer, annotations: Buffer | None) -> Any:
     value = _decoded(text)
     if annotations is None:
         return value
@@ -43,17 +54,27 @@ def verbatim(text: Buffer, annotations: Buffer | None) -> bytes | None:
     """The payload's own bytes, or None where annotations say more than the text does.
 
     Raises:
-        CorruptError: the annotations are malformed.
+        CorruptError: the annotations are malformed, or the bytes are not JSON in UTF-8.
     """
-    if annotations is None:
-        return bytes(text)
-    return _text_of(_decoded(text), _entries(annotations))
+    own: bytes | None = bytes(text)
+    if annotations is not None:
+        own = _text_of(_decoded(text), _entries(annotations))
+    if own is not None:
+        try:
+            check_json(own)
+        except RefusedError as error:
+            raise CorruptError(f"a stored value is unreadable: {error.message}") from error
+    return own
 
 
 def _decoded(text: Buffer) -> Any:
     try:
         return decode_json(text)
-    except (JsonSyntaxError, DepthError) as error:
+    except JsonSyntaxError as error:
+        raise CorruptError(f"a stored value is unreadable: {error.message}") from error
+    except DepthError as error:
+        if nesting_depth(bytes(text)) <= MAX_VALUE_DEPTH:
+            raise
         raise CorruptError(f"a stored value is unreadable: {error.message}") from error
 
 
@@ -87,7 +108,10 @@ def _text_of(value: Any, entries: list[tuple[str, str, Any]]) -> bytes | None:
         return None
     if len(entries) != 1 or entries[0][0] != "" or not isinstance(value, str):
         raise CorruptError("a text annotation does not stand alone on a string").at(pointer="")
-    return value.encode()
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise CorruptError("a text annotation stands on a lone surrogate") from error
 
 
 class _Restoration:

@@ -24,7 +24,7 @@ from ckptfmt.exact.integers import from_digits
 from ckptfmt.gc_pause import gc_paused
 from ckptfmt.wire import MAX_INLINE_DEPTH
 
-__all__ = ["Buffer", "check_json", "decode_json", "on_fresh_stack"]
+__all__ = ["Buffer", "check_json", "decode_json", "nesting_depth", "on_fresh_stack"]
 
 Buffer = bytes | msgspec.Raw
 """JSON text: bytes, or a slice of the line that holds it."""
@@ -67,7 +67,7 @@ def check_json(data: bytes) -> bool:
     """
     if not data.isascii():
         _utf8(data)
-    depth = _depth(data)
+    depth = nesting_depth(data)
     if depth > MAX_VALUE_DEPTH:
         offset, where = _too_deep_at(data)
         raise DepthError(f"JSON text is nested more than {MAX_VALUE_DEPTH} levels").at(
@@ -98,7 +98,7 @@ def on_fresh_stack(call: Callable[[bytes], _T], data: bytes) -> _T:
             return executor.submit(call, data).result()
         except RecursionError:
             raise DepthError(
-                f"JSON text is nested {_depth(data)} levels, beyond the recursion limit",
+                f"JSON text is nested {nesting_depth(data)} levels, beyond the recursion limit",
                 advice=f"{MAX_VALUE_DEPTH} levels need the default, sys.setrecursionlimit(1000)",
             ) from None
 
@@ -145,7 +145,7 @@ def _utf8(data: bytes) -> str:
         raise JsonSyntaxError(f"not UTF-8: {error.reason}").at(offset=error.start) from None
 
 
-def _depth(data: bytes) -> int:
+def nesting_depth(data: bytes) -> int:
     """Levels of nesting; of invalid JSON, some number that is no smaller for nested openings."""
     if data.count(b"[") + data.count(b"{") <= MAX_INLINE_DEPTH:
         return MAX_INLINE_DEPTH
@@ -176,8 +176,15 @@ def _too_deep_at(data: bytes) -> tuple[int, str]:
         elif mark == b"," and in_object and not in_object[-1]:
             tokens[-1] = int(tokens[-1]) + 1
         elif mark.startswith(b'"'):
-            name = match[1].decode(errors="replace")
+            name = _unescaped(mark)
     return 0, ""
+
+
+def _unescaped(string: bytes) -> str:
+    try:
+        return str(json.loads(string.decode(errors="replace")))
+    except ValueError:
+        return string.decode(errors="replace")
 
 
 def _has_lone_surrogate(data: bytes) -> bool:

@@ -54,7 +54,9 @@ def lines(read: Callable[[int, int], bytes], start: int, stop: int) -> Iterator[
             offset = position
             held = []
         position += len(rest)
-        if position - offset <= MAX_LINE_BYTES:
+        if position - offset > MAX_LINE_BYTES:
+            held = []
+        else:
             held.append(rest)
     if position > offset:
         yield Line(_joined(held, b"", position - offset), offset, position, is_ended=False)

@@ -53,7 +53,16 @@ class Locks:
                 with self._own_lock(file_name(key, Kind.LOCK)):
                     yield
             finally:
-                self._flock(fd, fcntl.LOCK_UN)
+                self._release(stripe, fd)
+
+    def _release(self, stripe: int, fd: int) -> None:
+        try:
+            self._flock(fd, fcntl.LOCK_UN)
+        except OSError:
+            # The work is done either way; closing the file releases its lock as well.
+            del self._stripes[stripe]
+            with contextlib.suppress(OSError):
+                self._folder.calls.close(fd)
 
     def close(self) -> None:
         """Close the descriptors; the locks may be used again."""

@@ -13,6 +13,7 @@ import secrets
 from typing import Final
 
 from ckptfmt.errors import NameRefusedError
+from ckptfmt.wire import TOKEN_BYTES
 
 __all__ = [
     "MAX_OBJECT_NAME_BYTES",
@@ -28,10 +29,9 @@ __all__ = [
 MAX_SEGMENT_BYTES: Final = 255
 MAX_OBJECT_NAME_BYTES: Final = 1024
 
-_TOKEN_BYTES: Final = 12
 # Control characters; a backslash separates elsewhere; a colon starts a drive or ends a scheme.
 _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\:]")
-_TEMP: Final = re.compile(rf"tmp-[0-9a-f]{{{2 * _TOKEN_BYTES}}}-(?P<final>.+)", re.DOTALL)
+_TEMP: Final = re.compile(rf"tmp-[0-9a-f]{{{2 * TOKEN_BYTES}}}-(?P<final>.+)", re.DOTALL)
 
 
 def split_name(name: object) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def temp_name(final: str) -> str:
     Raises:
         NameRefusedError: ``final`` leaves no room for it within one segment.
     """
-    name = f"tmp-{secrets.token_hex(_TOKEN_BYTES)}-{final}"
+    name = f"tmp-{secrets.token_hex(TOKEN_BYTES)}-{final}"
     split_name(name)
     return name
 

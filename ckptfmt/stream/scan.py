@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from ckptfmt.errors import CkptError, CorruptError, DataError
 from ckptfmt.stream.block import LARGE_BYTES, cut_lines, is_large, open_block, single_line
+from ckptfmt.stream.diagnosis import check_size
+from ckptfmt.stream.feed import Feed
 from ckptfmt.stream.framing import PREFIX_BYTES, BlockHeader, Head, Prefix
 from ckptfmt.stream.records import StoredLine, StreamFacts
-from ckptfmt.stream.source import Feed, RangeSource
+from ckptfmt.stream.source import RangeSource
 from ckptfmt.stream.tail import check_tail
 from ckptfmt.stream.tally import Tally
 from ckptfmt.wire import EMPTY_ZSTD_FRAME, TAG_BLOCK
@@ -44,8 +45,8 @@ class _Block:
 class _Lines:
     """The lines of a block up to the first that is damaged, and what is wrong with that."""
 
-    lines: list[StoredLine]
-    error: CkptError | None
+    lines: deque[StoredLine]
+    error: CorruptError | None
 
 
 class _EndOfBlocks:
@@ -98,6 +99,7 @@ class Scan:
             StorageError: the store failed.
         """
         try:
+            check_size(self._source, self._facts)
             self._uuid = read_head(self._feed).uuid
             yield from self._blocks()
             check_tail(self._feed, self._source, self._uuid, self._tally, self._facts)
@@ -118,34 +120,99 @@ class Scan:
                 if isinstance(item, _EndOfBlocks):
                     return
                 if isinstance(item, _Block):
-                    # The walk has paused: what is ahead is empty.
+                    # The walk has paused, so what is ahead holds nothing; it ends before the
+                    # feed is used from here.
                     while ahead:
                         ahead.popleft().result()
-                    item = self._check_now(item)
+                    item = self._check_here(item)
                     self._paused = False
-                if isinstance(item, _Lines):
-                    yield from item.lines
-                    if item.error is not None:
-                        raise item.error
+                if item is not None:
+                    yield from _drain(item)
         finally:
             walker.shutdown(cancel_futures=True)
             checker.shutdown(cancel_futures=True)
 
     def _step(self) -> _Block | _EndOfBlocks | None:
-        """On the walker's thread: the next block, or None where the walk has paused."""
+        # On the walker's thread.  Paused until proven that the next step may follow at
+        # once: an error, a large block and the end of the blocks leave it so.
         if self._paused:
             return None
-        # Until proven that the next step may follow at once.
         self._paused = True
         offset = self._feed.offset
-        if Prefix.decode(self._feed.peek(PREFIX_BYTES)).tag != TAG_BLOCK:
-            return _EndOfBlocks()
-        return None
+        try:
+            if Prefix.decode(self._feed.peek(PREFIX_BYTES)).tag != TAG_BLOCK:
+                return _EndOfBlocks()
+            piece, _ = self._feed.take_piece()
+            header = BlockHeader.decode(piece)
+            self._check_sequence(header)
+            self._feed.require(header.stored_bytes)
+            raw = None
+            if header.raw_bytes <= LARGE_BYTES:
+                raw = open_block(header, self._feed.take(header.stored_bytes))
+                self._paused = False
+        except DataError as error:
+            error.at(offset=offset)
+            raise
+        return _Block(header, offset, len(piece) + header.stored_bytes, raw)
+
+    def _check_sequence(self, header: BlockHeader) -> None:
+        if header.uuid != self._uuid:
+            raise CorruptError(
+                f"a block of stream {header.uuid.hex()} in stream {self._uuid.hex()}"
+            ).at(block=self._next_block)
+        if (header.number, header.first_ordinal) != (self._next_block, self._next_ordinal):
+            raise CorruptError(
+                f"block {header.number} from ordinal {header.first_ordinal} on stands where block "
+                f"{self._next_block} from ordinal {self._next_ordinal} on belongs"
+            ).at(block=self._next_block)
+        self._next_block += 1
+        self._next_ordinal = header.next_ordinal
 
     def _check(
         self, step: Future[_Block | _EndOfBlocks | None]
     ) -> _Lines | _Block | _EndOfBlocks | None:
-        raise NotImplementedError
+        # On the checker's thread.
+        item = step.result()
+        if not isinstance(item, _Block) or item.raw is None:
+            return item
+        return self._judge(item, cut_lines(item.header, item.raw))
 
-    def _check_now(self, block: _Block) -> _Lines:
-        raise NotImplementedError
+    def _check_here(self, block: _Block) -> _Lines:
+        header = block.header
+        try:
+            if is_large(header):
+                return self._judge(block, [single_line(header, self._feed.take)])
+            raw = open_block(header, self._feed.take(header.stored_bytes))
+        except DataError as error:
+            error.at(offset=block.offset)
+            raise
+        return self._judge(block, cut_lines(header, raw))
+
+    def _judge(self, block: _Block, found: list[bytes | CorruptError]) -> _Lines:
+        lines: list[bytes] = []
+        error = None
+        for line in found:
+            if isinstance(line, CorruptError):
+                error = line.at(offset=block.offset)
+                break
+            lines.append(line)
+        else:
+            self._tally.add(block.header, block.offset, block.size_bytes, lines)
+        return _Lines(_stored(block.header, lines), error)
+
+
+def _drain(block: _Lines) -> Iterator[StoredLine]:
+    # One by one, so that a line that the consumer has let go is not kept here.
+    while block.lines:
+        yield block.lines.popleft()
+    if block.error is not None:
+        raise block.error
+
+
+def _stored(header: BlockHeader, lines: list[bytes]) -> deque[StoredLine]:
+    stored: deque[StoredLine] = deque()
+    offset = 0
+    for ordinal, line in enumerate(lines, header.first_ordinal):
+        stored.append(StoredLine(ordinal, header.number, offset, line))
+        offset += len(line) + 1
+    return stored

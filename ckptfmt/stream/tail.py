@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from ckptfmt.errors import CorruptError
+from ckptfmt.stream.diagnosis import trailing
+from ckptfmt.stream.feed import Feed
 from ckptfmt.stream.framing import End
 from ckptfmt.stream.index import DigestSection, Index, Page, PageRef, SectionRef, duplicate
 from ckptfmt.stream.records import StreamFacts
-from ckptfmt.stream.source import Feed, RangeSource
-from ckptfmt.stream.tally import Places, Tally
+from ckptfmt.stream.source import RangeSource
+from ckptfmt.stream.tally import Tally, sum_of
 from ckptfmt.wire import TAG_DIGESTS, TAG_END, TAG_INDEX, TAG_PAGE
 
 __all__ = ["check_tail"]
@@ -49,7 +51,7 @@ class _Tail:
         self._pages: list[PageRef] = []
         self._sections: list[SectionRef] = []
         self._last_key = ""
-        self._places = Places()
+        self._places = 0
         self._digests = hashlib.sha256()
         self._records = 0
         self._index: tuple[int, int] | None = None
@@ -80,7 +82,7 @@ class _Tail:
             self._last_key, before = entry.key, self._last_key
             if before > entry.key:
                 raise CorruptError("the entries of the index are not in the order of their keys")
-        self._places.add_entries(page.entries)
+        self._places += sum_of(entry[1:] for entry in page.entries)
         self._pages.append(PageRef(page.entries[0].key, offset, len(piece), len(page.entries)))
 
     def _section(self, piece: bytes, offset: int) -> None:
@@ -131,13 +133,10 @@ class _Tail:
 def _check_end(
     end: End, source: RangeSource, feed: Feed, facts: StreamFacts | None, tally: Tally
 ) -> None:
+    if not feed.at_end:
+        raise trailing(source, feed.offset)
     if end.size_bytes != feed.offset:
         raise CorruptError(f"END says that the file has {end.size_bytes} bytes, not {feed.offset}")
-    if not feed.at_end:
-        raise CorruptError(
-            f"known content ends at {feed.offset}, and the file has {source.size_bytes} bytes",
-            advice="what stands behind it was not written by this format",
-        ).at(file=source.name, offset=feed.offset)
     if facts is None:
         return
     found = (tally.records, tally.blocks, tally.raw_bytes, end.index_offset, end.index_length)

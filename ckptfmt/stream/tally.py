@@ -11,36 +11,16 @@ from collections.abc import Iterable
 
 from ckptfmt.stream.checksum import content_rows, record_digest
 from ckptfmt.stream.framing import BlockHeader
-from ckptfmt.stream.index import Entry
 
-__all__ = ["Places", "Tally"]
-
-_MODULUS = 1 << 64
+__all__ = ["Tally", "sum_of"]
 
 
-class Places:
-    """A set of record places, as a sum that does not depend on their order.
+def sum_of(places: Iterable[tuple[int, ...]]) -> int:
+    """A number for a set of places: (ordinal, block offset, block length, offset, length).
 
-    Tuples of integers hash alike within a process; the sum never leaves it.
+    It does not depend on their order, and says nothing outside this process.
     """
-
-    __slots__ = ("_sum",)
-
-    def __init__(self) -> None:
-        self._sum = 0
-
-    def add(self, places: Iterable[tuple[int, ...]]) -> None:
-        """Take in (ordinal, block offset, block length, offset, length) of records."""
-        self._sum = (self._sum + sum(map(hash, places))) % _MODULUS
-
-    def add_entries(self, entries: Iterable[Entry]) -> None:
-        """Take in the entries of a page."""
-        self.add(entry[1:] for entry in entries)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Places) and self._sum == other._sum
-
-    __hash__ = None  # type: ignore[assignment]
+    return sum(map(hash, places))
 
 
 class Tally:
@@ -50,7 +30,7 @@ class Tally:
         self.records = 0
         self.blocks = 0
         self.raw_bytes = 0
-        self.places = Places()
+        self.places = 0
         self._content = hashlib.sha256()
         self._digests = hashlib.sha256()
 
@@ -65,7 +45,7 @@ class Tally:
         for ordinal, length in enumerate(header.lengths, header.first_ordinal):
             places.append((ordinal, offset, size_bytes, start, length))
             start += length + 1
-        self.places.add(places)
+        self.places += sum_of(places)
         self.records += len(header.lengths)
         self.blocks += 1
         self.raw_bytes += header.raw_bytes

@@ -94,7 +94,7 @@ class Committing:
             return
         if (save.checkpoint_dir, save.scope) != (request.checkpoint_dir, request.scope):
             raise CheckpointConflictError(
-                f"checkpoint {save.checkpoint_id} is being committed with another directory or scope"
+                f"{save.checkpoint_id} is being committed to another directory or with another scope"
             )
 
     def begin(self, request: Commit) -> Save:
@@ -163,6 +163,8 @@ class Committing:
 
     def abandoned(self, number: int, *, clear: bool) -> None:
         """The writer was told to stop."""
+        if number in self._doubts and clear:
+            self.settled(number)
         save = self.at(number, SaveStage.WRITING)
         if save is not None and save.doubt is _Doubt.ASKED:
             save.doubt = _Doubt.NONE if clear else _Doubt.CLAIMED

@@ -28,6 +28,9 @@ class Desk:
         self._effects: list[Effect] = []
         self._numbers = 0
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def number(self) -> int:
         """A number for a new job."""
         self._numbers += 1

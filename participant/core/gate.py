@@ -105,6 +105,11 @@ class Gate:
         """The calls of a rollout, whatever their attempt."""
         return list(self._rollouts.get(episode.rollout_id, {}).values())
 
+    def latest_attempt(self, rollout_id: str) -> int | None:
+        """The highest attempt of a rollout that waits or runs."""
+        calls = self._rollouts.get(rollout_id, {}).values()
+        return max((call.episode.attempt for call in calls if call.episode), default=None)
+
     def waiting(self) -> Iterator[Execution]:
         """The calls that wait, in the order of their arrival."""
         return (call for call in self._calls.values() if call.waits)

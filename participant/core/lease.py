@@ -17,9 +17,10 @@ class Lease:
 
     expires_at: float | None = None
 
-    def extend(self, until: float) -> None:
-        """Put the expiry off to ``until``, if that is later."""
+    def extend(self, until: float) -> float:
+        """Put the expiry off to ``until``, if that is later; the expiry."""
         self.expires_at = until if self.expires_at is None else max(self.expires_at, until)
+        return self.expires_at
 
     def end(self) -> None:
         """Nothing is leased any more."""

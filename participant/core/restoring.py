@@ -15,7 +15,7 @@ from ckptfmt.identity import EpisodeId
 from participant.core.errors import CheckpointConflictError
 from participant.core.messages import Restore, RestoreReply
 
-__all__ = ["Restored", "Restoring", "RestoreStage"]
+__all__ = ["RestoreStage", "Restored", "Restoring"]
 
 
 class RestoreStage(StrEnum):
@@ -35,7 +35,8 @@ class Restoring:
     checkpoint_id: str
     checkpoint_dir: str
     episodes: frozenset[EpisodeId]
-    lease_until: float
+    deadline: float = 0.0
+    lease_until: float = 0.0
     stage: RestoreStage = RestoreStage.CLOSING
     outlived: bool = False
     source_checkpoint_id: str = ""

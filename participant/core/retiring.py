@@ -61,6 +61,9 @@ class Retiring:
         self._members: dict[str, dict[EpisodeId, Member]] = {}
         self._batches: list[Batch] = []
 
+    def __len__(self) -> int:
+        return len(self.unfinished)
+
     @property
     def unfinished(self) -> list[EpisodeId]:
         """The members that are not freed."""

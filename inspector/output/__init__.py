@@ -1,0 +1,1 @@
+"""How results and talk leave the program: text, JSON, NDJSON, progress."""

@@ -1,0 +1,71 @@
+"""What commands hand over, and what becomes of it.
+
+A command gives *items*: members with a ``type``.  At its end comes the *summary*, also
+after an early error.  In NDJSON each is a line; in JSON they are one document; as text a
+*view* of each type says how it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+__all__ = ["Color", "Column", "Format", "Item", "Table", "View", "Views", "Writer"]
+
+Item: TypeAlias = Mapping[str, Any]
+"""Members in order.  Values are JSON, or an ``orjson.Fragment`` that is spliced."""
+
+
+class Format(StrEnum):
+    """What goes to standard output."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+
+
+class Color(StrEnum):
+    """When text is coloured; colour never carries meaning alone."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.  ``style`` names a colour for a cell, for those who see it."""
+
+    title: str
+    show: Callable[[Item], str]
+    right: bool = False
+    style: Callable[[str], str] = lambda _: ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Items of one type as rows."""
+
+    columns: tuple[Column, ...]
+
+
+View: TypeAlias = Table | Callable[[Item], Iterable[str]]
+"""Rows of a table, or lines of text."""
+
+Views: TypeAlias = Mapping[str, View]
+"""Type of an item -> its view.  An item without one is not shown as text."""
+
+
+class Writer(Protocol):
+    """One format of the output."""
+
+    def item(self, item: Item) -> None:
+        """Write an item."""
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are; text only."""
+
+    def end(self, summary: Item) -> None:
+        """Write the summary and what is still held back."""

@@ -1,0 +1,136 @@
+"""Text for people: aligned rows and lines, without borders, and never cut."""
+
+from __future__ import annotations
+
+import io
+from itertools import chain
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from inspector.output.base import Column, Item, Table, Views
+from inspector.output.sink import Sink
+from inspector.safe_text import safe_text
+
+__all__ = ["TextWriter"]
+
+# So many rows decide the widths; later ones may stand out, but none has to wait.
+_MEASURED_ROWS: Final = 200
+_GAP: Final = "  "
+
+
+class TextWriter:
+    """Writes items through their views; every string is made safe here."""
+
+    def __init__(self, sink: Sink, views: Views, *, color: bool) -> None:
+        self._sink = sink
+        self._views = views
+        self._color = color
+        self._table: Table | None = None
+        self._held: list[list[str]] = []
+        self._widths: list[int] = []
+
+    def item(self, item: Item) -> None:
+        """As :meth:`inspector.output.base.Writer.item`."""
+        view = self._views.get(item["type"])
+        if view is None:
+            return
+        if not isinstance(view, Table):
+            self._leave_table()
+            for line in view(item):
+                self._line(safe_text(line))
+            return
+        if view is not self._table:
+            self._leave_table()
+            self._table = view
+        cells = [safe_text(column.show(item)) for column in view.columns]
+        if self._widths:
+            self._row(view, cells)
+            return
+        self._held.append(cells)
+        if len(self._held) == _MEASURED_ROWS:
+            self._release()
+
+    def raw(self, data: bytes) -> None:
+        """As :meth:`inspector.output.base.Writer.raw`."""
+        self._sink.write(data)
+
+    def end(self, summary: Item) -> None:
+        """As :meth:`inspector.output.base.Writer.end`."""
+        self._leave_table()
+        if (view := self._views.get("summary")) is not None and not isinstance(view, Table):
+            for line in view(summary):
+                self._line(safe_text(line))
+
+    def _leave_table(self) -> None:
+        if self._held:
+            self._release()
+        self._table = None
+        self._widths = []
+
+    def _release(self) -> None:
+        assert self._table is not None
+        columns = self._table.columns
+        titles = [column.title for column in columns]
+        self._widths = [
+            max(cell_len(row[place]) for row in chain([titles], self._held))
+            for place in range(len(columns))
+        ]
+        if any(titles):
+            self._line(self._padded(columns, titles))
+        for cells in self._held:
+            self._row(self._table, cells)
+        self._held = []
+
+    def _row(self, table: Table, cells: list[str]) -> None:
+        line = self._padded(table.columns, cells)
+        if self._color:
+            self._line(line, _styles(table.columns, cells, self._widths))
+        else:
+            self._line(line)
+
+    def _padded(self, columns: tuple[Column, ...], cells: list[str]) -> str:
+        padded = []
+        for column, cell, width in zip(columns, cells, self._widths, strict=True):
+            filler = " " * (width - cell_len(cell))
+            padded.append(filler + cell if column.right else cell + filler)
+        return _GAP.join(padded).rstrip()
+
+    def _line(self, line: str, styles: list[tuple[str, int, int]] | None = None) -> None:
+        if styles:
+            line = _coloured(line, styles)
+        self._sink.write(line.encode() + b"\n")
+
+
+def _styles(
+    columns: tuple[Column, ...], cells: list[str], widths: list[int]
+) -> list[tuple[str, int, int]]:
+    found, start = [], 0
+    for column, cell, width in zip(columns, cells, widths, strict=True):
+        padding = max(0, width - cell_len(cell))
+        begin = start + (padding if column.right else 0)
+        if style := column.style(cell):
+            found.append((style, begin, begin + len(cell)))
+        start += padding + len(cell) + len(_GAP)
+    return found
+
+
+def _coloured(line: str, styles: list[tuple[str, int, int]]) -> str:
+    text = Text(line)
+    for style, start, end in styles:
+        text.stylize(style, start, end)
+    buffer = io.StringIO()
+    # Sixteen colours, which every terminal theme makes readable.
+    console = Console(
+        file=buffer,
+        force_terminal=True,
+        color_system="standard",
+        no_color=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    console.print(text, soft_wrap=True, end="")
+    return buffer.getvalue()
