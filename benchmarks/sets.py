@@ -25,6 +25,8 @@ NAMES: Final = ("real", "numeric")
 _SESSION_BYTES: Final = 350_000
 _SEED: Final = 20_251
 _ROOT: Final = Path(__file__).resolve().parents[1]
+_FAMILIES: Final = 7
+_GENERATED_ROLLOUTS: Final = 31
 # Sessions of one text lie this far apart, which is several blocks of a stream.
 _NUMERIC_TEXTS: Final = 20
 _TOKENS_PER_TURN: Final = 400
@@ -79,41 +81,36 @@ def _real_bodies() -> Iterator[bytes]:
 
 
 def generated_rollouts() -> list[bytes]:
-    """Rollouts of the shape of real ones: messages, tool calls with JSON in strings, nulls."""
+    """Rollouts of the shape of real ones: messages, tool calls with JSON in strings, nulls.
+
+    They repeat themselves about as much: rollouts of one family share tools and phrases.
+    """
     dice = random.Random(_SEED)
     words = [
         "".join(dice.choices("abcdefghijklmnoprstuvw", k=dice.randint(1, 11))) for _ in range(4000)
     ]
-    words += [
-        "naïve",
-        "Größe",
-        "検索",
-        "結果",
-        "→",
-        "✓",
-        "🙂",
-        '"quoted"',
-        "C:\\temp",
-        "\tdef",
-        "{}",
-        "\n\n",
+    words += ["naïve", "Größe", "検索", "→", "🙂", '"quoted"', "C:\\temp", "\n    def", "\n\n"] * 40
+    families = [
+        ["".join(f"{word} " for word in dice.choices(words, k=12)) for _ in range(400)]
+        for _ in range(_FAMILIES)
     ]
-    return [_rollout(dice, words, number) for number in range(31)]
+    return [_rollout(dice, families[i % _FAMILIES], i) for i in range(_GENERATED_ROLLOUTS)]
 
 
-def _rollout(dice: random.Random, words: list[str], number: int) -> bytes:
+def _rollout(dice: random.Random, phrases: list[str], number: int) -> bytes:
     target_bytes = dice.choice([30_000, 60_000, 90_000, 120_000, 250_000])
     messages: list[dict[str, Any]] = []
     size = 0
     for turn in count():
         if size > target_bytes:
             break
-        messages.append(_message(dice, words, turn))
+        messages.append(_message(dice, phrases, turn))
         size += len(json.dumps(messages[-1]))
     rollout = {
         "id": f"task-{number}",
         "reward": round(dice.random(), 3),
         "error": None,
+        "tools": [{"name": f"tool_{i}", "description": phrases[i]} for i in range(30)],
         "messages": messages,
         "usage": {"input_tokens": dice.randrange(10**5), "cost": dice.random(), "cached": None},
     }
@@ -122,13 +119,12 @@ def _rollout(dice: random.Random, words: list[str], number: int) -> bytes:
     return json.dumps(rollout, separators=separators, ensure_ascii=number % 3 == 0).encode()
 
 
-def _message(dice: random.Random, words: list[str], turn: int) -> dict[str, Any]:
-    text = " ".join(dice.choices(words, k=dice.randint(10, 900)))
-    arguments = json.dumps({"path": f"/src/{dice.choice(words)}.py", "lines": [turn, turn + 40]})
+def _message(dice: random.Random, phrases: list[str], turn: int) -> dict[str, Any]:
+    arguments = json.dumps({"path": f"/src/{dice.getrandbits(16)}.py", "lines": [turn, turn + 40]})
     call = {"id": f"call_{dice.getrandbits(64):016x}", "name": "read", "arguments": arguments}
     return {
         "role": ("user", "assistant", "tool")[turn % 3],
-        "content": text,
+        "content": "".join(dice.choices(phrases, k=dice.randint(1, 60))),
         "tool_calls": [call] if turn % 3 == 1 else None,
         "created_at": 1_760_000_000 + turn * dice.random(),
         "flags": {"truncated": False, "cached": turn % 2 == 0, "score": None},

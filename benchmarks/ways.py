@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -85,24 +85,27 @@ def restore_reference(path: Path, sha256: str) -> list[Any]:
 
 def restore_stream_lazy(path: Path, facts: StreamFacts) -> list[ResourcesRecord]:
     """Everything verified, records typed, payloads not decoded; the records."""
-    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
-        return [ResourcesRecord.from_line(stored.line) for stored in reader.lines()]
+    return list(_records(path, facts))
 
 
 def restore_stream_full(path: Path, facts: StreamFacts) -> list[Any]:
     """As :func:`restore_stream_lazy`, and every payload decoded; the states."""
-    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
-        return [_state(ResourcesRecord.from_line(stored.line)) for stored in reader.lines()]
+    return [
+        None if record.state is None else record.state.value() for record in _records(path, facts)
+    ]
 
 
 def read_stream(path: Path, facts: StreamFacts) -> int:
     """As :func:`restore_stream_lazy`, but nothing is kept; the length of the longest line."""
-    longest_bytes = 0
-    with FileSource.open(path) as source, StreamReader(source, facts) as reader:
+    return max(len(record.stored_line or b"") for record in _records(path, facts))
+
+
+def _records(path: Path, facts: StreamFacts) -> Iterator[ResourcesRecord]:
+    with StreamReader(FileSource.open(path), facts) as reader:
         for stored in reader.lines():
-            ResourcesRecord.from_line(stored.line)
-            longest_bytes = max(longest_bytes, len(stored.line))
-    return longest_bytes
+            yield ResourcesRecord.from_line(stored.line)
+        if reader.sha256 != facts.sha256:
+            raise ValueError("the stream is not the one that was written")
 
 
 def plain_record(session: Session) -> dict[str, Any]:
@@ -123,10 +126,6 @@ def _typed(session: Session) -> ResourcesRecord:
         state=JsonPayload.from_value(session.state),
         owner=None,
     )
-
-
-def _state(record: ResourcesRecord) -> Any:
-    return None if record.state is None else record.state.value()
 
 
 def _make_durable(file: BinaryIO) -> None:

@@ -31,7 +31,7 @@ from ckptfmt.metadata import metadata
 from ckptfmt.participant_writer import write_participant
 from ckptfmt.provenance import provenance
 from ckptfmt.record import Record
-from ckptfmt.run import highest_sequence, latest, write_hint
+from ckptfmt.run import RunScan, write_hint
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 
@@ -84,11 +84,12 @@ def publish_checkpoint(
     try:
         listed = [_read_back(store, folder, checkpoint_id, item) for item in expected]
         _refuse_strangers(store, folder, expected)
+        run = RunScan(store)
         body = CheckpointManifest(
             checkpoint_id=checkpoint_id,
             token=new_token(),
-            sequence=about.sequence or highest_sequence(store) + 1,
-            previous=_previous(store),
+            sequence=about.sequence or run.highest_sequence + 1,
+            previous=_previous(run),
             run_id=about.run_id,
             config_digest=about.config_digest,
             participants=listed,
@@ -149,9 +150,9 @@ def _refuse_strangers(store: Store, folder: Folder, expected: list[ParticipantId
         )
 
 
-def _previous(store: Store) -> Previous | None:
+def _previous(run: RunScan) -> Previous | None:
     try:
-        sealed = latest(store).entry.sealed
+        sealed = run.latest().entry.sealed
     except DataError:
         return None
     return (

@@ -7,8 +7,10 @@ file ``LATEST`` are hints.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -18,7 +20,6 @@ from ckptfmt.errors import (
     AbortedError,
     AmbiguousLatestError,
     CkptError,
-    DataError,
     IncompleteError,
     MissingError,
     RefusedError,
@@ -32,7 +33,7 @@ __all__ = [
     "CheckpointEntry",
     "CheckpointState",
     "Latest",
-    "highest_sequence",
+    "RunScan",
     "latest",
     "list_checkpoints",
     "write_hint",
@@ -98,12 +99,77 @@ def list_checkpoints(store: Store) -> list[CheckpointEntry]:
         MissingError: the run's directory is not there.
         StorageError: it cannot be listed.
     """
-    entries = [
-        _look(store, Folder(entry.name))
-        for entry in store.entries()
-        if entry.kind == "dir" and _is_usable(entry.name)
-    ]
-    return sorted(entries, key=_order)
+    return [_checked(store, entry) for entry in RunScan(store).entries]
+
+
+class RunScan:
+    """The ``checkpoint.json`` files of a run, each read once; participants are not looked at.
+
+    Raises:
+        MissingError: the run's directory is not there.
+        StorageError: it cannot be listed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._hint = _read_hint(store)
+        folders = [
+            _look(store, Folder(entry.name))
+            for entry in store.entries()
+            if entry.kind == "dir" and _is_usable(entry.name)
+        ]
+        self.entries = sorted(folders, key=_order)
+
+    @property
+    def highest_sequence(self) -> int:
+        """The highest sequence that the run has given out, as far as it can be seen; 0: none.
+
+        Damaged checkpoints count, and so does the file ``LATEST``, since what it names may
+        have been removed.
+        """
+        hinted = 0 if self._hint is None else self._hint.sequence
+        return max([hinted, *(entry.sequence or 0 for entry in self.entries)])
+
+    def latest(self) -> Latest:
+        """See :func:`latest`."""
+        skipped = [
+            entry
+            for entry in self.entries
+            if entry.sequence is None and entry.state is not CheckpointState.FOREIGN
+        ]
+        placed = [entry for entry in reversed(self.entries) if entry.sequence is not None]
+        for _, group in groupby(placed, key=attrgetter("sequence")):
+            twins = [_checked(self._store, entry) for entry in group]
+            complete = [entry for entry in twins if entry.state is CheckpointState.COMPLETE]
+            skipped += [entry for entry in twins if entry.state is not CheckpointState.COMPLETE]
+            if len(complete) > 1:
+                raise _ambiguous(complete)
+            if complete:
+                notices = _hint_notices(self._hint, complete[0])
+                return Latest(complete[0], tuple(skipped), notices)
+        reasons = [f"{entry.folder.prefix}: {entry.problem}" for entry in skipped]
+        raise MissingError(
+            "; ".join([f"there is no complete checkpoint in {self._store.label}", *reasons])
+        )
+
+
+def latest(store: Store) -> Latest:
+    """The checkpoint to restore from: complete, with the highest sequence.
+
+    Raises:
+        MissingError: the run has no complete checkpoint; those there are named with the
+            reason.
+        AmbiguousLatestError: two complete ones have the highest sequence; choose by id.
+        StorageError: the run cannot be listed.
+    """
+    return RunScan(store).latest()
+
+
+def _ambiguous(twins: list[CheckpointEntry]) -> AmbiguousLatestError:
+    names = " and ".join(sorted(entry.folder.prefix for entry in twins))
+    return AmbiguousLatestError(
+        f"{names} both have sequence {twins[0].sequence}", advice="name the checkpoint to restore"
+    )
 
 
 def _is_usable(name: str) -> bool:
@@ -130,73 +196,25 @@ def _look(store: Store, folder: Folder) -> CheckpointEntry:
         return CheckpointEntry(folder, CheckpointState.ABORTED, problem=error)
     except CkptError as error:
         return CheckpointEntry(folder, CheckpointState.DAMAGED, problem=error)
-    try:
-        Checkpoint(store, folder, sealed).check()
-    except CkptError as error:
-        return CheckpointEntry(folder, CheckpointState.DAMAGED, sealed, error)
     return CheckpointEntry(folder, CheckpointState.COMPLETE, sealed)
 
 
-def latest(store: Store) -> Latest:
-    """The checkpoint to restore from.
-
-    Raises:
-        MissingError: the run has no complete checkpoint; those there are named with the
-            reason.
-        AmbiguousLatestError: two complete ones have the highest sequence; choose by id.
-        StorageError: the run cannot be listed.
-    """
-    entries = list_checkpoints(store)
-    complete = [entry for entry in entries if entry.state is CheckpointState.COMPLETE]
-    others = tuple(
-        entry
-        for entry in entries
-        if entry.state not in (CheckpointState.COMPLETE, CheckpointState.FOREIGN)
-    )
-    if not complete:
-        reasons = "; ".join(f"{entry.folder.prefix}: {entry.problem}" for entry in others)
-        raise MissingError(
-            f"there is no complete checkpoint in {store.label}"
-            + (f" ({reasons})" if others else "")
-        )
-    best = complete[-1]
-    twins = [entry for entry in complete if entry.sequence == best.sequence]
-    if len(twins) > 1:
-        names = " and ".join(entry.folder.prefix for entry in twins)
-        raise AmbiguousLatestError(
-            f"{names} both have sequence {best.sequence}",
-            advice="name the checkpoint to restore",
-        )
-    skipped = tuple(entry for entry in others if (entry.sequence or 0) >= (best.sequence or 0))
-    unplaced = tuple(entry for entry in others if entry.sequence is None)
-    return Latest(best, tuple(dict.fromkeys(skipped + unplaced)), _hint_notices(store, best))
+def _checked(store: Store, entry: CheckpointEntry) -> CheckpointEntry:
+    """The entry, damaged where its participants' manifests or data are not what it says."""
+    if entry.sealed is None:
+        return entry
+    try:
+        Checkpoint(store, entry.folder, entry.sealed).check()
+    except CkptError as error:
+        return replace(entry, state=CheckpointState.DAMAGED, problem=error)
+    return entry
 
 
-def _hint_notices(store: Store, best: CheckpointEntry) -> tuple[str, ...]:
-    hint = _read_hint(store)
+def _hint_notices(hint: _Hint | None, best: CheckpointEntry) -> tuple[str, ...]:
     if hint is None or hint.checkpoint_id == best.checkpoint_id:
         return ()
     named = ascii(hint.checkpoint_id)
     return (f"{LATEST_NAME} names {named}, not the latest complete checkpoint; it is ignored",)
-
-
-def highest_sequence(store: Store) -> int:
-    """The highest sequence that the run has given out, as far as it can be seen; 0 for none.
-
-    Damaged checkpoints count, and so does the file ``LATEST``, since what it names may
-    have been removed.
-
-    Raises:
-        StorageError: the run cannot be listed.
-    """
-    numbers = [0]
-    if (hint := _read_hint(store)) is not None:
-        numbers.append(hint.sequence)
-    for entry in store.entries():
-        if entry.kind == "dir" and _is_usable(entry.name):
-            with contextlib.suppress(DataError):
-                numbers.append(read_aggregate(store, Folder(entry.name)).body.sequence)
-    return max(numbers)
 
 
 def _read_hint(store: Store) -> _Hint | None:

@@ -61,21 +61,32 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
     prefix_supplied: bool | int | None = None
     extras: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRAS)
 
+    def __post_init__(self) -> None:
+        _check_version(self.schema_version)
+        for name, form in _FORMS.items():
+            try:
+                value = msgspec.convert(getattr(self, name), form)
+            except msgspec.ValidationError as error:
+                raise ValueRefusedError(f"{name} of a token entry: {error}") from error
+            msgspec.structs.force_setattr(self, name, value)
+        check_call_id(self.model_call_id)
+        for wrong in self._breaches():
+            raise ValueRefusedError(f"model call {self.model_call_id!a}: {wrong}")
+
     @classmethod
     def from_mapping(cls, members: Mapping[str, Any]) -> Self:
-        """The entry that a JSON object is; what the fields' types do not say is not checked.
+        """The entry that a JSON object is.
 
         Raises:
-            UnsupportedError: a newer schema version.
-            ValueRefusedError: a required field is missing, or a field has another type.
+            As the class; also ``ValueRefusedError`` where a required field is missing.
         """
         _check_version(members.get("schema_version", ENTRY_SCHEMA_VERSION))
-        known = {name: value for name, value in members.items() if name in _KNOWN}
-        known[_EXTRAS] = {name: value for name, value in members.items() if name not in _KNOWN}
+        known = {name: value for name, value in members.items() if name in _FORMS}
+        extras = {name: value for name, value in members.items() if name not in _FORMS}
         try:
-            return msgspec.convert(known, cls)
-        except msgspec.ValidationError as error:
-            raise ValueRefusedError(f"not a token entry: {error}") from error
+            return cls(**known, extras=extras)
+        except TypeError as error:
+            raise ValueRefusedError(f"a token entry lacks a field: {error}") from error
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
@@ -89,54 +100,26 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
         if "schema_version" not in members:
             raise CorruptError("a token entry without schema_version")
         try:
-            entry = cls.from_mapping(members)
-            entry.check()
+            return cls.from_mapping(members)
         except (SizeError, ValueRefusedError) as error:
             raise CorruptError(error.message, error.location) from error
-        return entry
 
     def line(self) -> bytes:
-        """The entry, checked, as compact JSON with sorted keys, without a newline.
+        """The entry as compact JSON with sorted keys, without a newline.
 
         Raises:
-            UnsupportedError: a newer schema version.
-            ValueRefusedError: an invariant does not hold; the message says which.
-            SizeError: the call id or the line is longer than the format permits.
+            ValueRefusedError: an item or an extra field holds what JSON does not carry.
+            SizeError: the line is longer than the format permits.
         """
-        members = self._members()
-        self._check(members)
+        members = msgspec.structs.asdict(self)
+        members.update(members.pop("extras"))
         try:
-            line = orjson.dumps({**self.extras, **members}, option=orjson.OPT_SORT_KEYS)
+            line = orjson.dumps(members, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
             raise ValueRefusedError(f"a token entry that JSON does not carry: {error}") from error
         if len(line) > MAX_LINE_BYTES:
             raise SizeError(f"a token entry of {len(line):,} bytes; at most {MAX_LINE_BYTES:,}")
         return line
-
-    def check(self) -> None:
-        """Check types and the invariants that hold within one entry.
-
-        Raises:
-            UnsupportedError: a newer schema version.
-            ValueRefusedError: one of them does not hold; the message says which.
-            SizeError: the call id is too long.
-        """
-        self._check(self._members())
-
-    def _members(self) -> dict[str, Any]:
-        members = msgspec.structs.asdict(self)
-        del members["extras"]
-        return members
-
-    def _check(self, members: dict[str, Any]) -> None:
-        _check_version(self.schema_version)
-        try:
-            msgspec.convert(members, TokenEntry)
-        except msgspec.ValidationError as error:
-            raise ValueRefusedError(f"not a token entry: {error}") from error
-        check_call_id(self.model_call_id)
-        for wrong in self._breaches():
-            raise ValueRefusedError(f"model call {self.model_call_id!a}: {wrong}")
 
     def _breaches(self) -> list[str]:
         wrong: list[str] = []
@@ -167,7 +150,9 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, cum_len=len(tokens), digest=token_digest(tokens))
 
 
-_KNOWN: Final = frozenset(TokenEntry.__struct_fields__) - {"extras"}
+_FORMS: Final[Mapping[str, Any]] = {
+    field.name: field.type for field in msgspec.structs.fields(TokenEntry) if field.name != "extras"
+}
 
 
 def _check_version(version: object) -> None:
@@ -189,7 +174,12 @@ def check_call_id(call_id: str) -> str:
             control character or a lone surrogate.
         SizeError: it is longer than the format permits.
     """
-    if not isinstance(call_id, str) or not call_id or call_id[0] == "-" or call_id.strip() != call_id:
+    if (
+        not isinstance(call_id, str)
+        or not call_id
+        or call_id[0] == "-"
+        or call_id.strip() != call_id
+    ):
         raise ValueRefusedError(
             f"model_call_id {ascii(call_id)[:80]} is empty, begins with '-', or has space around it"
         )

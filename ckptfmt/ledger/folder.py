@@ -16,14 +16,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from ckptfmt.errors import NameRefusedError
+from ckptfmt.errors import NameRefusedError, SizeError
 from ckptfmt.ledger.names import new_temporary
 from ckptfmt.store.base import BytesLike, Entry
 from ckptfmt.store.directories import Directories
 from ckptfmt.store.os_calls import OsCalls, discard, sync, write_all
 from ckptfmt.store.os_errors import mapped
 
-__all__ = ["Folder", "capture_directory", "open_regular", "read_range"]
+__all__ = ["Folder", "capture_directory", "open_regular", "read_range", "read_whole"]
 
 # Without O_NONBLOCK the opening of a planted pipe would wait for its other end.
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -49,10 +49,11 @@ class Folder:
     """The directory ``root``, made if it is missing, durable itself, and held open."""
 
     def __init__(self, root: str | os.PathLike[str], calls: OsCalls) -> None:
-        self.path = capture_directory(root)
+        path = capture_directory(root)
         self.calls = calls
-        with mapped("open", str(self.path), ""):
-            self._fd = Directories(self.path, calls, lambda _: None).open_synced((), make=True)
+        self._label = str(path)
+        with mapped("open", self._label, ""):
+            self._fd = Directories(path, calls, lambda _: None).open_synced((), make=True)
         self._closing = weakref.finalize(self, _close_quietly, calls, self._fd)
 
     def close(self) -> None:
@@ -61,7 +62,14 @@ class Folder:
 
     def mapped(self, action: str, name: str) -> AbstractContextManager[None]:
         """Within the block every ``OSError`` becomes an error of ours that names the file."""
-        return mapped(action, str(self.path / name), name)
+        return mapped(action, f"{self._label}/{name}", name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file, or anything else, of this name."""
+        # Unlike stat, this raises no exception where there is none, which is the usual case.
+        return self.calls.call(
+            "access", os.access, name, os.F_OK, dir_fd=self._fd, follow_symlinks=False
+        )
 
     def stat(self, name: str) -> os.stat_result | None:
         """The status of a file; None if there is none."""
@@ -167,6 +175,24 @@ def read_range(calls: OsCalls, fd: int, size: int, offset: int) -> bytes:
         data = calls.pread(fd, missing, offset + size - missing)
         parts.append(data)
     return b"".join(parts)
+
+
+def read_whole(folder: Folder, name: str, limit_bytes: int) -> bytes | None:
+    """The content of a small file; None if there is none.
+
+    Raises:
+        SizeError: it is larger than ``limit_bytes``.
+    """
+    fd = folder.open_existing(name)
+    if fd is None:
+        return None
+    try:
+        size_bytes = folder.calls.fstat(fd).st_size
+        if size_bytes > limit_bytes:
+            raise SizeError(f"{size_bytes:,} bytes; at most {limit_bytes:,}").at(file=name)
+        return read_range(folder.calls, fd, size_bytes, 0)
+    finally:
+        _close_quietly(folder.calls, fd)
 
 
 def _close_quietly(calls: OsCalls, fd: int) -> None:

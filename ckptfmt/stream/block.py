@@ -127,8 +127,13 @@ def open_block(header: BlockHeader, frame: bytes) -> bytes:
     try:
         return decompress(frame, header.raw_bytes)
     except CorruptError as error:
-        error.at(block=header.number, ordinal=header.first_ordinal)
+        _placed(error, header)
         raise
+
+
+def _placed(error: CorruptError, header: BlockHeader) -> None:
+    alone = len(header.lengths) == 1
+    error.at(block=header.number, ordinal=header.first_ordinal if alone else None)
 
 
 def single_line(header: BlockHeader, read: Callable[[int], bytes]) -> bytes | CorruptError:
@@ -140,7 +145,7 @@ def single_line(header: BlockHeader, read: Callable[[int], bytes]) -> bytes | Co
     try:
         line, last = decompress_large(read, header.stored_bytes, header.raw_bytes)
     except CorruptError as error:
-        error.at(block=header.number, ordinal=header.first_ordinal)
+        _placed(error, header)
         raise
     return _judged(header, 0, line, last)
 

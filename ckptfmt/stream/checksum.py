@@ -21,7 +21,7 @@ _LENGTH_BYTES: Final = 8
 
 def crc32c(data: Piece) -> int:
     """CRC-32C (RFC 3720 appendix B.4) of ``data``."""
-    return int(google_crc32c.value(data))  # type: ignore[arg-type]
+    return int(google_crc32c.value(data))
 
 
 def record_digest(line: bytes) -> bytes:
@@ -33,7 +33,7 @@ def line_checks(pieces: Iterable[Piece]) -> tuple[int, bytes]:
     """The crc32c and the record digest of a line that lies in pieces."""
     crc, digest = 0, hashlib.sha256()
     for piece in pieces:
-        crc = google_crc32c.extend(crc, piece)  # type: ignore[arg-type]
+        crc = google_crc32c.extend(crc, piece)
         digest.update(piece)
     return crc, digest.digest()[:DIGEST_BYTES]
 

@@ -21,11 +21,23 @@ class Feed:
     ``whole`` says that the size of the file is known to be the right one.
     """
 
-    __slots__ = ("_buffer", "_fetched", "_hash", "_source", "_start", "_whole", "offset")
+    __slots__ = (
+        "_buffer",
+        "_chunk_bytes",
+        "_fetched",
+        "_hash",
+        "_source",
+        "_start",
+        "_whole",
+        "offset",
+    )
 
-    def __init__(self, source: RangeSource, *, whole: bool) -> None:
+    def __init__(
+        self, source: RangeSource, *, whole: bool, chunk_bytes: int = _CHUNK_BYTES
+    ) -> None:
         self._source = source
         self._whole = whole
+        self._chunk_bytes = chunk_bytes
         self._hash = hashlib.sha256()
         self._buffer = b""
         self._start = 0
@@ -49,7 +61,7 @@ class Feed:
         self.require(size_bytes)
         end = self.offset + size_bytes
         if end > self._fetched:
-            wanted = max(end - self._fetched, _CHUNK_BYTES)
+            wanted = max(end - self._fetched, self._chunk_bytes)
             more = self._source.read_at(
                 self._fetched, min(wanted, self._source.size_bytes - self._fetched)
             )

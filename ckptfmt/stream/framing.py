@@ -105,6 +105,8 @@ class Prefix:
         Raises:
             CorruptError: they do not begin a piece, or announce more than its tag permits.
         """
+        if len(data) < PREFIX_BYTES:
+            raise CorruptError(f"{len(data)} bytes are too few to begin a piece")
         magic, content_bytes, tag = _PREFIX.unpack(data)
         if magic != SKIPPABLE_MAGIC or tag not in _MAX_BODY_BYTES:
             raise CorruptError(f"no piece of a stream begins here: {data.hex(' ')}")
@@ -141,7 +143,7 @@ def open_piece(piece: bytes, tag: bytes) -> bytes:
     Raises:
         CorruptError: it is not, or its crc32c disagrees.
     """
-    prefix = Prefix.decode(piece[:PREFIX_BYTES].ljust(PREFIX_BYTES, b"\0"))
+    prefix = Prefix.decode(piece[:PREFIX_BYTES])
     if prefix.tag != tag:
         raise CorruptError(f"{_shown(prefix.tag)} stands where {_shown(tag)} belongs")
     if prefix.size_bytes != len(piece):

@@ -144,7 +144,7 @@ class PageRef(NamedTuple):
     first_key: str
     offset: int
     size_bytes: int
-    count: int
+    records: int
 
 
 class SectionRef(NamedTuple):
@@ -152,7 +152,7 @@ class SectionRef(NamedTuple):
 
     offset: int
     size_bytes: int
-    count: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +169,6 @@ class Index:
     content_digest: bytes
     pages: tuple[PageRef, ...]
     sections: tuple[SectionRef, ...]
-
-    @property
-    def pages_offset(self) -> int | None:
-        """Where blocks end and pages begin; None in a stream without records."""
-        return self.pages[0].offset if self.pages else None
 
     def encode(self) -> bytes:
         """The piece.
@@ -207,15 +202,17 @@ class Index:
             CorruptError: it is damaged or malformed.
         """
         cursor = Cursor(open_piece(piece, TAG_INDEX), "INDX")
-        *totals, page_count, section_count = _INDEX.unpack(cursor.take(_INDEX.size))
-        # Not a comprehension over a trusted count: each row takes bytes that are there.
+        uuid, records, blocks, raw_bytes, content_digest, page_count, section_count = _INDEX.unpack(
+            cursor.take(_INDEX.size)
+        )
+        # The counts need no bound of their own: every row takes bytes that are there.
         pages = tuple(_read_page_row(cursor) for _ in range(page_count))
         sections = tuple(
             SectionRef(cursor.varint(), cursor.varint(), cursor.varint())
             for _ in range(section_count)
         )
         cursor.end()
-        index = cls(*totals, pages, sections)
+        index = cls(uuid, records, blocks, raw_bytes, content_digest, pages, sections)
         index._check_directories()
         return index
 
@@ -223,7 +220,7 @@ class Index:
         if any(before.first_key > after.first_key for before, after in pairwise(self.pages)):
             raise CorruptError("the pages of the directory are not in the order of their keys")
         for what, rows in (("pages", self.pages), ("digest sections", self.sections)):
-            found = sum(row.count for row in rows)
+            found = sum(row.records for row in rows)
             if found != self.records:
                 raise CorruptError(f"{what} for {found} records in a stream of {self.records}")
         everything: Sequence[PageRef | SectionRef] = (*self.pages, *self.sections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 from ckptfmt.errors import CorruptError, DataError, MissingError
 from ckptfmt.stream.block import cut_line, is_large, open_block, single_line
@@ -81,11 +82,9 @@ class Lookup:
 
     def _likely_pages(self, ordinal: int) -> list[int]:
         # Writers sort records by key; then the n-th entry is the n-th record.
-        pages, before, likely = self.index().pages, 0, 0
-        for likely, page in enumerate(pages):
-            before += page.count
-            if ordinal < before:
-                break
+        pages = self.index().pages
+        ends = list(accumulate(page.records for page in pages))
+        likely = bisect_right(ends, ordinal)
         return [likely, *(number for number in range(len(pages)) if number != likely)]
 
     def entries(self) -> Iterator[Entry]:
@@ -109,7 +108,7 @@ class Lookup:
             try:
                 section = DigestSection.decode(self._read(ref.offset, ref.size_bytes))
                 self._check_uuid(section.uuid)
-                if (section.first_ordinal, section.count) != (records, ref.count):
+                if (section.first_ordinal, section.count) != (records, ref.records):
                     raise CorruptError("a section of digests is not the one of the directory")
             except DataError as error:
                 error.at(offset=ref.offset)
@@ -127,7 +126,7 @@ class Lookup:
         block = None
         try:
             data = self._read(entry.block_offset, entry.block_length)
-            piece_bytes = Prefix.decode(data[:PREFIX_BYTES].ljust(PREFIX_BYTES, b"\0")).size_bytes
+            piece_bytes = Prefix.decode(data[:PREFIX_BYTES]).size_bytes
             header = BlockHeader.decode(data[:piece_bytes])
             block = header.number
             self._check_uuid(header.uuid)
@@ -135,9 +134,7 @@ class Lookup:
             if isinstance(line, CorruptError):
                 raise line
         except DataError as error:
-            error.at(
-                block=block, ordinal=entry.ordinal, offset=entry.block_offset, key=entry.key
-            )
+            error.at(block=block, ordinal=entry.ordinal, offset=entry.block_offset, key=entry.key)
             raise
         return line
 
@@ -166,7 +163,7 @@ class Lookup:
                 self._check_uuid(page.uuid)
                 if (page.number, len(page.entries), page.entries[0].key) != (
                     number,
-                    ref.count,
+                    ref.records,
                     ref.first_key,
                 ):
                     raise CorruptError("a page of the index is not the one of the directory")
@@ -188,11 +185,10 @@ class Lookup:
 
 
 def _check_index(index: Index, offset: int, facts: StreamFacts | None) -> None:
-    for last in (*index.pages, *index.sections)[-1:]:
+    if index.sections:
+        last = index.sections[-1]
         if last.offset + last.size_bytes != offset:
-            raise CorruptError(
-                f"the last piece of the directory ends at {last.offset + last.size_bytes}"
-            )
+            raise CorruptError(f"the directory ends at {last.offset + last.size_bytes}")
     if facts is None:
         return
     found = (index.records, index.blocks, index.raw_bytes)

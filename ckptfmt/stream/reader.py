@@ -2,18 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Self
 
 from ckptfmt.errors import CkptError, StateError
 from ckptfmt.stream.diagnosis import check_size
 from ckptfmt.stream.feed import Feed
 from ckptfmt.stream.framing import Head
-from ckptfmt.stream.index import Entry, Index
+from ckptfmt.stream.index import Entry
 from ckptfmt.stream.lookup import Lookup
 from ckptfmt.stream.records import StoredLine, StreamFacts
 from ckptfmt.stream.scan import Scan, read_head
 from ckptfmt.stream.source import RangeSource
+from ckptfmt.wire import MAX_HEAD_BYTES
 
 __all__ = ["StreamReader"]
+
+
+class StreamReader:
+    """One stream; as a context manager it closes its source.
+
+    Nothing is read before a method is called.  With ``facts``, what a manifest states of
+    the stream, sizes are judged before anything is read, and single records need one
+    request less.  Every method raises, with file, block, offset, ordinal and key as far
+    as they are known:
+
+    Raises:
+        TornError: the file ends before its content does.
+        CorruptError: it is not what was written.
+        UnsupportedError: it was written by a later major version.
+        StorageError: the store failed.
+    """
+
+    def __init__(self, source: RangeSource, facts: StreamFacts | None = None) -> None:
+        self._source = source
+        self._facts = facts
+        self._lookup = Lookup(source, facts)
+        self._sha256: str | None = None
+
+    def head(self) -> Head:
+        """Whose stream it is; one range is read."""
+        with self._located():
+            check_size(self._source, self._facts)
+            whole = self._facts is not None
+            return read_head(Feed(self._source, whole=whole, chunk_bytes=MAX_HEAD_BYTES))
+
+    def lines(self) -> Generator[StoredLine, None, None]:
+        """All records in order; each line is a bytes object of its own.
+
+        Strict: every checksum is verified, the index is held against the records, and the
+        file against its size and ``facts``, except for their SHA-256, which the caller
+        compares with :attr:`sha256`.  What is wrong with the index shows after the last
+        record only.  Blocks are decoded ahead on two threads, which end with the
+        generator: exhaust it or close it.
+        """
+        scan = Scan(self._source, self._facts)
+        with self._located():
+            try:
+                yield from scan.lines()
+            except CkptError as error:
+                self._add_key(error)
+                raise
+        self._sha256 = scan.sha256
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file in lower-case hex.
+
+        Raises:
+            StateError: :meth:`lines` has not been exhausted.
+        """
+        if self._sha256 is None:
+            raise StateError("the SHA-256 is known once all lines have been read")
+        return self._sha256
+
+    def get(self, key: str) -> bytes:
+        """The line of the record with this key: of the directory, one page and one block.
+
+        Raises:
+            MissingError: no record has it.
+            CorruptError: more than one has it, or what was read is damaged.
+        """
+        with self._located():
+            return self._lookup.line(self._lookup.entry(key))
+
+    def at(self, ordinal: int) -> bytes:
+        """As :meth:`get`, by ordinal; more pages are read if keys do not ascend with ordinals.
+
+        Raises:
+            MissingError: the stream has no such record.
+        """
+        with self._located():
+            return self._lookup.line(self._lookup.entry_at(ordinal))
+
+    def entries(self) -> Iterator[Entry]:
+        """The index in the order of the keys, page by page.
+
+        Raises:
+            CorruptError: while iterating; also where a key stands twice.
+        """
+        with self._located():
+            yield from self._lookup.entries()
+
+    def digests(self) -> Iterator[bytes]:
+        """The record digests in the order of the ordinals, section by section."""
+        with self._located():
+            yield from self._lookup.digests()
+
+    def close(self) -> None:
+        """Close the source; may be repeated."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        try:
+            yield
+        except CkptError as error:
+            error.at(file=self._source.name)
+            raise
+
+    def _add_key(self, error: CkptError) -> None:
+        # A block does not hold the keys of its records; the index does, if it is whole.
+        ordinal = error.location.ordinal
+        if ordinal is None:
+            return
+        try:
+            error.at(key=self._lookup.entry_at(ordinal).key)
+        except CkptError:
+            return

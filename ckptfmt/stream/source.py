@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from ckptfmt.errors import MissingError, StorageFailedError, TornError
+from ckptfmt.errors import MissingError, StateError, StorageFailedError, TornError
 
 __all__ = ["BytesSource", "FileSource", "RangeSource"]
 
@@ -29,7 +29,11 @@ class RangeSource(Protocol):
         Raises:
             TornError: the file does not reach that far.
             StorageError: the store failed.
+            StateError: it is closed.
         """
+
+    def close(self) -> None:
+        """Release what reading needs; may be repeated."""
 
 
 class BytesSource:
@@ -44,6 +48,9 @@ class BytesSource:
         """See :class:`RangeSource`."""
         data = self._data[offset : offset + size_bytes]
         return _exactly(data, self, offset, size_bytes)
+
+    def close(self) -> None:
+        """See :class:`RangeSource`; there is nothing to release."""
 
 
 class FileSource:
@@ -71,6 +78,8 @@ class FileSource:
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """See :class:`RangeSource`."""
+        if self._descriptor < 0:
+            raise StateError("the source is closed").at(file=self.name)
         parts, left = [], size_bytes
         try:
             while left and (part := os.pread(self._descriptor, left, offset + size_bytes - left)):

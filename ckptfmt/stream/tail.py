@@ -12,7 +12,7 @@ from ckptfmt.stream.index import DigestSection, Index, Page, PageRef, SectionRef
 from ckptfmt.stream.records import StreamFacts
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.stream.tally import Tally, sum_of
-from ckptfmt.wire import TAG_DIGESTS, TAG_END, TAG_INDEX, TAG_PAGE
+from ckptfmt.wire import TAG_DIGESTS, TAG_INDEX, TAG_PAGE
 
 __all__ = ["check_tail"]
 

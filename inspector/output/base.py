@@ -64,8 +64,5 @@ class Writer(Protocol):
     def item(self, item: Item) -> None:
         """Write an item."""
 
-    def raw(self, data: bytes) -> None:
-        """Write bytes as they are; text only."""
-
     def end(self, summary: Item) -> None:
         """Write the summary and what is still held back."""

@@ -36,10 +36,6 @@ class _Machine:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def raw(self, data: bytes) -> None:
-        """Bytes of their own have no place in a document."""
-        raise NotImplementedError("raw output is text")
-
     def _write(self, text: bytes) -> None:
         # A terminal gets the same JSON with everything escaped that it could obey.
         if self._sink.is_terminal:

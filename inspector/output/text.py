@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from itertools import chain
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
+from rich.color import ColorSystem
+from rich.style import Style
 
 from inspector.output.base import Column, Item, Table, Views
 from inspector.output.sink import Sink
@@ -53,10 +52,6 @@ class TextWriter:
         if len(self._held) == _MEASURED_ROWS:
             self._release()
 
-    def raw(self, data: bytes) -> None:
-        """As :meth:`inspector.output.base.Writer.raw`."""
-        self._sink.write(data)
-
     def end(self, summary: Item) -> None:
         """As :meth:`inspector.output.base.Writer.end`."""
         self._leave_table()
@@ -85,52 +80,21 @@ class TextWriter:
         self._held = []
 
     def _row(self, table: Table, cells: list[str]) -> None:
-        line = self._padded(table.columns, cells)
-        if self._color:
-            self._line(line, _styles(table.columns, cells, self._widths))
-        else:
-            self._line(line)
+        self._line(self._padded(table.columns, cells, color=self._color))
 
-    def _padded(self, columns: tuple[Column, ...], cells: list[str]) -> str:
+    def _padded(self, columns: tuple[Column, ...], cells: list[str], *, color: bool = False) -> str:
         padded = []
         for column, cell, width in zip(columns, cells, self._widths, strict=True):
             filler = " " * (width - cell_len(cell))
-            padded.append(filler + cell if column.right else cell + filler)
+            style = column.style(cell) if color else ""
+            shown = _coloured(cell, style) if style else cell
+            padded.append(filler + shown if column.right else shown + filler)
         return _GAP.join(padded).rstrip()
 
-    def _line(self, line: str, styles: list[tuple[str, int, int]] | None = None) -> None:
-        if styles:
-            line = _coloured(line, styles)
+    def _line(self, line: str) -> None:
         self._sink.write(line.encode() + b"\n")
 
 
-def _styles(
-    columns: tuple[Column, ...], cells: list[str], widths: list[int]
-) -> list[tuple[str, int, int]]:
-    found, start = [], 0
-    for column, cell, width in zip(columns, cells, widths, strict=True):
-        padding = max(0, width - cell_len(cell))
-        begin = start + (padding if column.right else 0)
-        if style := column.style(cell):
-            found.append((style, begin, begin + len(cell)))
-        start += padding + len(cell) + len(_GAP)
-    return found
-
-
-def _coloured(line: str, styles: list[tuple[str, int, int]]) -> str:
-    text = Text(line)
-    for style, start, end in styles:
-        text.stylize(style, start, end)
-    buffer = io.StringIO()
-    # Sixteen colours, which every terminal theme makes readable.
-    console = Console(
-        file=buffer,
-        force_terminal=True,
-        color_system="standard",
-        no_color=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    console.print(text, soft_wrap=True, end="")
-    return buffer.getvalue()
+def _coloured(cell: str, style: str) -> str:
+    # Sixteen colours, which every terminal's theme makes readable.
+    return Style.parse(style).render(cell, color_system=ColorSystem.STANDARD)

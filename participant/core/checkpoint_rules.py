@@ -184,5 +184,6 @@ class CheckpointRules:
         ours = state.committing.failed(event.number, event.error, unknown=event.unknown)
         if not ours or state.ending is not None:
             # Nobody will try again, and what is left of them must not be taken for theirs.
+            state.restored.discard(held)
             for episode in held:
                 state.fences.add(now, episode)

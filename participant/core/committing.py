@@ -61,7 +61,7 @@ class Save:
     doubt: _Doubt = _Doubt.NONE
     episodes: frozenset[EpisodeId] = frozenset()
     extras: dict[str, Any] = field(default_factory=dict)
-    manifest: msgspec.Raw = msgspec.Raw(b"null")
+    manifest: msgspec.Raw = field(default_factory=msgspec.Raw)
     reply: CommitReply | None = None
 
     @property
@@ -94,7 +94,7 @@ class Committing:
             return
         if (save.checkpoint_dir, save.scope) != (request.checkpoint_dir, request.scope):
             raise CheckpointConflictError(
-                f"{save.checkpoint_id} is being committed to another directory or with another scope"
+                f"{save.checkpoint_id} is being committed with another directory or scope"
             )
 
     def begin(self, request: Commit) -> Save:

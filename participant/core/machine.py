@@ -245,7 +245,7 @@ class Machine:
             raise StaleAttemptError(f"{key} is being retired")
         ago = state.fences.retired_ago(now, episode)
         if ago is not None:
-            raise StaleAttemptError(f"{key} was retired {ago:.1f} s ago")
+            raise StaleAttemptError(f"{key} was retired or given up here {ago:.1f} s ago")
         later = state.restored.continued_by(episode)
         if later is not None:
             raise StaleAttemptError(
@@ -303,11 +303,13 @@ class Machine:
         if not is_open:
             state.desk.answer(call.call, ResumeReply(phase=Phase.IDLE, idempotent=True))
             return
+        deadline = now + max(call.budget_s, 0.0)
         state.desk.hold(call.call, Move.RESUME, math.inf, 0.0)
         if state.ending is not None:
             state.ending.calls.append(call.call)
+            state.ending.deadline = min(state.ending.deadline, deadline)
         else:
-            self._end(Move.RESUME, now + max(call.budget_s, 0.0), [call.call])
+            self._end(Move.RESUME, deadline, [call.call])
 
     def _expire(self, now: float) -> None:
         state = self._state

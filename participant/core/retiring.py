@@ -8,7 +8,6 @@ What is running is cancelled once, whatever is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -33,22 +32,27 @@ class MemberStage(StrEnum):
     FREED = "freed"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What one retire names.  ``calls`` maps a command to the keys that its reply lists.
+
+    ``unfreed`` counts the members that are not freed yet.
+    """
+
+    members: frozenset[EpisodeId]
+    leaves_fence: bool
+    unfreed: int
+    calls: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
 class Member:
     """One attempt being retired; ``running`` are its executions that have not ended."""
 
     episode: EpisodeId
     stage: MemberStage = MemberStage.NEW
     running: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Batch:
-    """What one retire names.  ``calls`` maps a command to the keys that its reply lists."""
-
-    members: frozenset[EpisodeId]
-    leaves_fence: bool
-    calls: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
 
 
 class Retiring:
@@ -60,6 +64,8 @@ class Retiring:
         self._blockers = blockers
         self._members: dict[str, dict[EpisodeId, Member]] = {}
         self._batches: list[Batch] = []
+        self._stopped: list[Member] = []
+        self._finished: list[Batch] = []
 
     def __len__(self) -> int:
         return len(self.unfinished)
@@ -67,7 +73,8 @@ class Retiring:
     @property
     def unfinished(self) -> list[EpisodeId]:
         """The members that are not freed."""
-        return [m.episode for m in self._all() if m.stage is not MemberStage.FREED]
+        members = (m for rollout in self._members.values() for m in rollout.values())
+        return [m.episode for m in members if m.stage is not MemberStage.FREED]
 
     def covers(self, episode: EpisodeId) -> bool:
         """Whether an attempt is being retired."""
@@ -75,19 +82,29 @@ class Retiring:
 
     def join(self, call: int, episodes: tuple[EpisodeId, ...], *, leaves_fence: bool) -> None:
         """Retire ``episodes``, or wait for a retire of the same that is under way."""
-        members = frozenset(episodes)
-        batch = next((b for b in self._batches if b.members == members), None)
+        named = frozenset(episodes)
+        batch = next((b for b in self._batches if b.members == named), None)
         if batch is None:
-            batch = Batch(members, leaves_fence)
-            self._batches.append(batch)
+            batch = self._new_batch(named)
         batch.leaves_fence |= leaves_fence
         batch.calls[call] = tuple(episode.capture_key for episode in episodes)
         for episode in dict.fromkeys(episodes):
+            self._stop(self._members[episode.rollout_id][episode])
+
+    def _new_batch(self, named: frozenset[EpisodeId]) -> Batch:
+        batch = Batch(named, leaves_fence=False, unfreed=0)
+        self._batches.append(batch)
+        for episode in named:
             rollout = self._members.setdefault(episode.rollout_id, {})
             if episode not in rollout:
                 rollout[episode] = Member(episode)
                 self._blockers.add(episode)
-            self._stop(rollout[episode])
+            member = rollout[episode]
+            member.batches.append(batch)
+            batch.unfreed += member.stage is not MemberStage.FREED
+        if not batch.unfreed:
+            self._finished.append(batch)
+        return batch
 
     def _stop(self, member: Member) -> None:
         for call in self._gate.of_rollout(member.episode):
@@ -107,24 +124,35 @@ class Retiring:
             self._desk.emit(Stop(member.episode))
         elif member.stage is MemberStage.UNFREED:
             member.stage = MemberStage.STOPPED
+            self._stopped.append(member)
 
     def left(self, episode: EpisodeId, ticket: int) -> None:
         """An execution has ended."""
         for member in self._members.get(episode.rollout_id, {}).values():
-            member.running.discard(ticket)
+            if ticket in member.running:
+                member.running.discard(ticket)
+                if not member.running and member.stage is MemberStage.STOPPED:
+                    self._stopped.append(member)
 
     def stopped(self, episode: EpisodeId) -> None:
         """The hooks have stopped a member."""
         member = self._at(episode, MemberStage.STOPPING)
         if member is not None:
             member.stage = MemberStage.STOPPED
+            if not member.running:
+                self._stopped.append(member)
 
     def freed(self, episode: EpisodeId) -> None:
         """The hooks have freed a member."""
         member = self._at(episode, MemberStage.FREEING)
-        if member is not None:
-            member.stage = MemberStage.FREED
-            self._blockers.remove(episode)
+        if member is None:
+            return
+        member.stage = MemberStage.FREED
+        self._blockers.remove(episode)
+        for batch in member.batches:
+            batch.unfreed -= 1
+            if not batch.unfreed:
+                self._finished.append(batch)
 
     def failed(self, episode: EpisodeId, error: ParticipantError) -> None:
         """Stopping or freeing failed; the member stays until a repeat succeeds."""
@@ -135,47 +163,37 @@ class Retiring:
             member.stage = MemberStage.NEW
         elif member.stage is MemberStage.FREEING:
             member.stage = MemberStage.UNFREED
-        for batch in self._batches:
-            if episode in batch.members:
-                for call in self._desk.still(batch.calls):
-                    self._desk.refuse(call, error)
-                batch.calls.clear()
+        for batch in member.batches:
+            for call in self._desk.still(batch.calls):
+                self._desk.refuse(call, error)
+            batch.calls.clear()
 
     def free_stopped(self) -> None:
         """Free the members whose work has ended."""
-        for batch in self._batches:
-            for episode in batch.members:
-                member = self._at(episode, MemberStage.STOPPED)
-                if member is not None and not member.running:
-                    member.stage = MemberStage.FREEING
-                    self._desk.emit(Free(episode))
+        stopped, self._stopped = self._stopped, []
+        for member in stopped:
+            member.stage = MemberStage.FREEING
+            self._desk.emit(Free(member.episode))
 
     def take_finished(self) -> list[Batch]:
         """The batches that have ended, their calls answered; their members are forgotten."""
-        finished = [batch for batch in self._batches if self._is_finished(batch)]
+        finished, self._finished = self._finished, []
         for batch in finished:
             self._batches.remove(batch)
             for call in self._desk.still(batch.calls):
                 self._desk.answer(call, RetireReply(retired=batch.calls[call]))
-        named = {episode for batch in self._batches for episode in batch.members}
-        for batch in finished:
-            for episode in batch.members - named:
-                self._drop(episode)
+            for episode in batch.members:
+                self._leave_batch(self._members[episode.rollout_id][episode], batch)
         return finished
 
-    def _is_finished(self, batch: Batch) -> bool:
-        return all(self._at(episode, MemberStage.FREED) for episode in batch.members)
-
-    def _drop(self, episode: EpisodeId) -> None:
-        rollout = self._members.get(episode.rollout_id, {})
-        rollout.pop(episode, None)
-        if not rollout:
-            self._members.pop(episode.rollout_id, None)
+    def _leave_batch(self, member: Member, batch: Batch) -> None:
+        member.batches.remove(batch)
+        if not member.batches:
+            rollout = self._members[member.episode.rollout_id]
+            del rollout[member.episode]
+            if not rollout:
+                del self._members[member.episode.rollout_id]
 
     def _at(self, episode: EpisodeId, stage: MemberStage) -> Member | None:
         member = self._members.get(episode.rollout_id, {}).get(episode)
         return member if member is not None and member.stage is stage else None
-
-    def _all(self) -> Iterator[Member]:
-        rollouts: Iterable[dict[EpisodeId, Member]] = self._members.values()
-        return (member for rollout in rollouts for member in rollout.values())

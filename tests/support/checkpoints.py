@@ -13,7 +13,15 @@ from ckptfmt.record import Record
 from ckptfmt.schema import AgentRecord, ResourcesRecord, TypedRecord
 from ckptfmt.store.base import Store
 
-__all__ = ["AGENT", "RESOURCES", "agent_record", "resources_record", "small_records", "write_small"]
+__all__ = [
+    "AGENT",
+    "RESOURCES",
+    "agent_record",
+    "resources_record",
+    "small_records",
+    "write_small",
+    "write_tiny",
+]
 
 AGENT = ParticipantId("agent", "a1")
 RESOURCES = ParticipantId("resources", "r1")
@@ -56,3 +64,8 @@ def write_small(
 ) -> Outcome[CheckpointManifest]:
     """Write a checkpoint of :func:`small_records`."""
     return write_checkpoint(store, checkpoint_id, small_records(state=state), about)
+
+
+def write_tiny(store: Store, checkpoint_id: str = "ck-1") -> Outcome[CheckpointManifest]:
+    """Write a checkpoint of one participant with one record."""
+    return write_checkpoint(store, checkpoint_id, {AGENT: [agent_record("r1")]})

@@ -74,7 +74,9 @@ def test_entries_stand_children_before_parents() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, STARRED_FROM + 3))
-@pytest.mark.parametrize(("value", "tag"), [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), ((), "tuple")])
+@pytest.mark.parametrize(
+    ("value", "tag"), [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), ((), "tuple")]
+)
 def test_starred_forms_are_used_from_four_elements_on(count: int, value: object, tag: str) -> None:
     plain = [[f"/{index + 1}", tag] for index in range(count)]
     starred = [["", f"{tag}*", [1, count]]]
@@ -141,7 +143,9 @@ def test_the_text_is_strict_json_on_one_line(value: object) -> None:
     for text in filter(None, (encoded.text, encoded.annotations)):
         assert not {0x0A, 0x0D} & set(text)
         # Written out again without escapes: a lone surrogate in it would not encode.
-        json.dumps(json.loads(text.decode(), parse_constant=pytest.fail), ensure_ascii=False).encode()
+        json.dumps(
+            json.loads(text.decode(), parse_constant=pytest.fail), ensure_ascii=False
+        ).encode()
 
 
 @pytest.mark.parametrize("number", [10**4300 - 1, 1 - 10**4300], ids=["positive", "negative"])
@@ -175,7 +179,7 @@ WRAPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "list": (lambda inner: [inner], ["0"]),
     "tuple": (lambda inner: (inner,), ["0"]),
     "dict": (lambda inner: {"k": inner}, ["k"]),
-    "int-keyed": (lambda inner: {6: 0, 7: inner}, ["1", "1"]),
+    "int-keyed": (lambda inner: {7: inner}, ["0", "1"]),
     "wide": (lambda inner: [1, "x", inner, NAN, ()], ["2"]),
 }
 MAX_LEVELS = MAX_DEPTH - 1
@@ -206,7 +210,7 @@ def test_one_level_more_is_refused_with_the_pointer(name: str, depth: int, frame
         at_depth(frames, lambda: encode(value))
     where = caught.value.location.pointer
     assert where is not None
-    assert where.split("/")[1:] == (tokens * MAX_DEPTH)[: MAX_LEVELS]
+    assert where.split("/")[1:] == (tokens * MAX_DEPTH)[:MAX_LEVELS]
 
 
 @pytest.mark.parametrize("core", [[], (), {}, [1.0], (NAN, 1), {"a": 1}, {1: 1}], ids=repr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import fractions
@@ -19,7 +19,7 @@ import struct
 import types
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import orjson
@@ -84,7 +84,7 @@ class Bits(enum.IntFlag):
     ONE = 1
 
 
-class Mixed(str, enum.Enum):
+class Mixed(str, enum.Enum):  # noqa: UP042
     A = "a"
 
 
@@ -122,7 +122,7 @@ class Scalar:
 
     dtype = "float64"
     __array_priority__ = 1.0
-    __array_interface__: dict[str, Any] = {"shape": (), "typestr": "<f8", "version": 3}
+    __array_interface__: ClassVar[dict[str, Any]] = {"shape": (), "typestr": "<f8", "version": 3}
 
     def __float__(self) -> float:
         return 1.0
@@ -180,7 +180,7 @@ def _function() -> None:
     pass
 
 
-MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 
 # Name -> a value of it, whether ormsgpack refuses it with our options, whether orjson does.
 # Neither may accept what the other accepts too; the pins say on which one each type hangs.
@@ -203,8 +203,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], bool, bool]] = {
     "datetime": (lambda: MOMENT, True, False),
     "date": (MOMENT.date, True, False),
     "time": (MOMENT.time, True, False),
-    "timedelta": (lambda: datetime.timedelta(1), True, True),
-    "timezone": (lambda: datetime.UTC, True, True),
+    "timedelta": (lambda: dt.timedelta(1), True, True),
+    "timezone": (lambda: dt.UTC, True, True),
     "UUID": (lambda: uuid.UUID(int=1), True, False),
     "Decimal": (lambda: decimal.Decimal(1), True, True),
     "Fraction": (lambda: fractions.Fraction(1), True, True),
@@ -221,8 +221,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], bool, bool]] = {
     "generator": (lambda: (x for x in "a"), True, True),
     "iterator": (lambda: iter([1]), True, True),
     "map": (lambda: map(int, ["1"]), True, True),
-    "dict keys": (lambda: {"a": 1}.keys(), True, True),
-    "dict items": (lambda: {"a": 1}.items(), True, True),
+    "dict keys": ({"a": 1}.keys, True, True),
+    "dict items": ({"a": 1}.items, True, True),
     "deque": (lambda: collections.deque([1]), True, True),
     "defaultdict": (lambda: collections.defaultdict(int, a=1), True, False),
     "OrderedDict": (lambda: collections.OrderedDict(a=1), True, False),
@@ -455,8 +455,9 @@ def test_text_never_raises_the_suspicion() -> None:
         | st.integers(-(2**63), 2**64 - 1)
         | st.text(max_size=4)
         | st.sampled_from([number for number in AWKWARD_INTEGERS if 0 <= number < 2**64]),
-        lambda inner: st.lists(inner, max_size=8)
-        | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+        ),
         max_leaves=12,
     )
 )

@@ -39,14 +39,17 @@ def test_what_is_no_pointer_is_refused(text: str) -> None:
         pointer.split(text)
 
 
-@pytest.mark.parametrize(("token", "index"), [("0", 0), ("7", 7), ("10", 10), ("9" * 18, 10**18 - 1)])
+@pytest.mark.parametrize(
+    ("token", "index"), [("0", 0), ("7", 7), ("10", 10), ("9" * 18, 10**18 - 1)]
+)
 def test_an_index_is_read(token: str, index: int) -> None:
     assert pointer.array_index(token) == index
 
 
 @pytest.mark.parametrize(
     "token",
-    ["", "-", "-1", "+1", "00", "01", " 1", "1 ", "1\n", "1.0", "1e0", "0x1", "1_0", "\u0661", "\u00b2",
+    ["", "-", "-1", "+1", "00", "01", " 1", "1 ", "1\n", "1.0", "1e0", "0x1", "1_0", "\u0661",
+     "\u00b2",
      "9" * 19, "9" * 5000],
     ids=ascii,
 )  # fmt: skip

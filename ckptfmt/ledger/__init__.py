@@ -1,0 +1,1 @@
+"""Capture ledgers: what a policy server records of each model call of a rollout."""

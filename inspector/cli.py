@@ -1,0 +1,154 @@
+"""The entry point of ``ckpt-inspect``.
+
+Exit codes are ours: the library below returns 1 for a closed pipe and for an uncaught
+exception, which here are 141 and 70.  A command's module is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from inspector.exit_codes import MEANINGS, Exit
+
+__all__ = ["COMMANDS", "main", "run"]
+
+_PROGRAM: Final = "ckpt-inspect"
+
+COMMANDS: Final[dict[str, tuple[str, Callable[[], ModuleType]]]] = {
+    "ls": (
+        "List checkpoints, participants or records.",
+        lambda: import_module("inspector.commands.ls"),
+    ),
+    "info": (
+        "Summarise a checkpoint from its manifests.",
+        lambda: import_module("inspector.commands.info"),
+    ),
+    "cat": (
+        "Give records as NDJSON, the readable ones of damaged data too.",
+        lambda: import_module("inspector.commands.cat"),
+    ),
+    "get": ("Give one value, for scripts.", lambda: import_module("inspector.commands.get")),
+    "validate": (
+        "Find everything that is wrong with checkpoints.",
+        lambda: import_module("inspector.commands.validate"),
+    ),
+    "recover": (
+        "Copy what can be read of a damaged checkpoint into a new one.",
+        lambda: import_module("inspector.commands.recover"),
+    ),
+    "gc": (
+        "Show what failed writes left in a run, and delete it.",
+        lambda: import_module("inspector.commands.gc"),
+    ),
+}
+"""Name -> what it does, and the module that holds it."""
+
+
+class _Commands(TyperGroup):
+    """Loads a command only when it is called; help needs none of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        _, load = COMMANDS[cmd_name]
+        return typer.main.get_command(load().app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (text, _) in COMMANDS.items()])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"{_PROGRAM} {version('ckptfmt')}")
+        raise typer.Exit
+
+
+_APP: Final = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@_APP.callback(no_args_is_help=True)
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Look into checkpoints of RL rollouts: list, read, validate, recover.
+
+    Inputs are never written; `gc --apply` is the one exception.
+    """
+
+
+def run(arguments: Sequence[str]) -> Exit:
+    """Run a command line and give its exit code; whatever happens, it is told here.
+
+    A closed pipe must have no more bytes to flush into when the process ends, so standard
+    output goes nowhere from then on.
+    """
+    from inspector.session import Terminated
+
+    try:
+        code = _invoke(list(arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _closed_pipe()
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Terminated:
+        return Exit.TERMINATED
+    return code
+
+
+def _invoke(arguments: list[str]) -> Exit:
+    group = typer.main.get_command(_APP)
+    try:
+        with group.make_context(_PROGRAM, arguments) as context:
+            return Exit(group.invoke(context))
+    except typer.Exit as ended:
+        return Exit(ended.exit_code)
+    except typer.TyperException as error:
+        from inspector.usage import tell_usage_error
+
+        return tell_usage_error(error, arguments)
+
+
+def _closed_pipe() -> Exit:
+    from inspector.output.sink import close_quietly
+
+    close_quietly(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+    return Exit.CLOSED_PIPE
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    from inspector.session import Terminated
+
+    raise Terminated
+
+
+def main() -> NoReturn:
+    """The console script."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(int(run(sys.argv[1:])))

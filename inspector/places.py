@@ -1,0 +1,114 @@
+"""What a command is pointed at: a run, a checkpoint, the latest of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ckptfmt.checkpoint_reader import participants_in
+from ckptfmt.errors import (
+    CapabilityError,
+    CkptError,
+    MissingError,
+    StorageFailedError,
+)
+from ckptfmt.layout import CHECKPOINT_NAME, Folder
+from ckptfmt.run import latest
+from ckptfmt.store.base import Store
+from ckptfmt.store.local import LocalStore
+
+__all__ = ["Place", "is_checkpoint", "open_checkpoint", "open_directory"]
+
+_LATEST: Final = "@latest"
+# A drive letter is no scheme.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A checkpoint's folder in a store, and how the caller named it.
+
+    ``notices`` tell what was passed over on the way to the latest.
+    """
+
+    store: Store
+    folder: Folder
+    name: str
+    notices: tuple[str, ...] = ()
+
+
+def open_directory(name: str) -> Store:
+    """The store in a local directory that is there and can be listed.
+
+    Raises:
+        MissingError: no such path, or no directory.
+        StorageFailedError: no permission.
+        CapabilityError: the path is of a remote store.
+    """
+    if _SCHEME.match(name):
+        raise CapabilityError(
+            f"{name[:200]!a} is in a remote store, which this release cannot read",
+            advice="copy it to a local directory",
+        )
+    try:
+        with os.scandir(name):
+            pass
+    except (FileNotFoundError, ValueError) as error:
+        raise MissingError(f"there is no such path: {name[:500]!a}") from error
+    except NotADirectoryError as error:
+        raise MissingError(
+            f"{name[:500]!a} is not a directory", advice="name the checkpoint's directory"
+        ) from error
+    except PermissionError as error:
+        raise StorageFailedError(f"no permission to read {name[:500]!a}") from error
+    except OSError as error:
+        raise StorageFailedError(f"cannot read {name[:500]!a}: {error.strerror}") from error
+    return LocalStore(name)
+
+
+def is_checkpoint(store: Store, folder: Folder = Folder()) -> bool:
+    """Whether something of a checkpoint lies there, published or not."""
+    files = [entry.name for entry in store.entries(folder.prefix) if entry.kind == "file"]
+    return CHECKPOINT_NAME in files or bool(participants_in(store, folder))
+
+
+def open_checkpoint(name: str) -> Place:
+    """The checkpoint that ``name`` says: its directory, or ``RUN@latest``.
+
+    Raises:
+        MissingError: there is nothing of a checkpoint.
+        AmbiguousLatestError: two could be the latest.
+        StorageError: as :func:`open_directory`.
+    """
+    if name.endswith(_LATEST) and not Path(name).exists():
+        run = name.removesuffix(_LATEST)
+        store = open_directory(run or ".")
+        found = latest(store)
+        passed = tuple(
+            f"passed over {entry.folder.prefix}, which is {entry.state}" for entry in found.skipped
+        )
+        return Place(store, found.entry.folder, name, passed + found.notices)
+    store = open_directory(name)
+    if is_checkpoint(store):
+        return Place(store, Folder(), name)
+    if _holds_checkpoints(store):
+        raise MissingError(
+            f"{name[:500]!a} is a run, not a checkpoint",
+            advice="name one of its checkpoints, or the run with @latest appended",
+        )
+    raise MissingError(
+        f"{name[:500]!a} is not a checkpoint: it has no {CHECKPOINT_NAME} and no participants"
+    )
+
+
+def _holds_checkpoints(store: Store) -> bool:
+    for entry in store.entries():
+        try:
+            if entry.kind == "dir" and is_checkpoint(store, Folder(entry.name)):
+                return True
+        except CkptError:
+            continue
+    return False

@@ -1,0 +1,155 @@
+"""The seam between a participant and its server: what the server counts, gives and takes.
+
+The asynchronous hooks run on the server's event loop.  None of them is called twice at
+once for one episode, and a hook that raises fails the command with ``internal_error``
+(or with the :class:`~participant.errors.ParticipantError` that it raises).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ckptfmt.identity import EpisodeId
+from participant.core.gate import GateCounts
+from participant.core.scope import Scope
+
+__all__ = ["DefaultHooks", "Export", "GateCounts", "ParticipantHooks", "RecordLike", "Scope"]
+
+
+class RecordLike(Protocol):
+    """A record of ``ckptfmt``, typed or not, as far as the runtime looks at it."""
+
+    @property
+    def episode_id(self) -> EpisodeId:
+        """The attempt that it belongs to."""
+
+    @property
+    def key(self) -> str:
+        """Unique within the participant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What an export gives: the records, and what the role adds to manifest and reply.
+
+    Values belong to the checkpoint until resume: the server must not change them.
+    """
+
+    records: Sequence[RecordLike]
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ParticipantHooks(Protocol):
+    """What a server's author writes; :class:`DefaultHooks` has the parts that few need."""
+
+    def blocking(self) -> int:
+        """How many things keep a checkpoint from being taken, beside admitted calls.
+
+        Asked at every change while a checkpoint is prepared: a counter, never a scan.  Call
+        ``Participant.notify`` when it goes down.
+        """
+
+    def blockers(self) -> Iterable[str]:
+        """Their capture keys, or labels where there is no episode; asked once for a reply."""
+
+    def counts(self, gate: GateCounts) -> Mapping[str, int]:
+        """The counts of the report; ``gate`` has those of admission."""
+
+    def held(self) -> Iterable[str]:
+        """The first few capture keys of what is held; a restore needs there to be none."""
+
+    def status(self, pending: int) -> Mapping[str, Any]:
+        """Members that the role adds to the status; ``pending`` is the number of restored
+        episodes whose replacement has not started."""
+
+    def closed(self, checkpoint_id: str, budget_s: float) -> None:
+        """Admission has been closed; must not wait.  An exception opens it again."""
+
+    def opened(self) -> None:
+        """Admission is open again; must not wait."""
+
+    async def export(self, scope: Scope) -> Export:
+        """The records of the episodes in ``scope``, restored ones that have not started included.
+
+        Called once a checkpoint.  A restored episode is exported under the attempt that it
+        was installed as.
+        """
+
+    async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
+        """Install all records, each under ``record.episode_id.continuation``, or none.
+
+        ``episodes`` are all attempts that will be continued; of one without a record, what
+        an earlier process left has to be cleared.
+        """
+
+    async def stop(self, episode: EpisodeId) -> None:
+        """Stop what runs for ``episode`` and earlier attempts outside admitted calls, and wait
+        until it has ended.  Admitted calls are cancelled by the runtime."""
+
+    async def free(self, episode: EpisodeId) -> None:
+        """Hold nothing of ``episode`` and earlier attempts any more.  May be called twice."""
+
+    async def release(self, episodes: frozenset[EpisodeId]) -> None:
+        """Hold nothing of exactly these attempts, which were restored and never started.
+
+        Leaves nothing behind that would refuse them: they may be started over.  May be
+        called twice.
+        """
+
+
+class DefaultHooks:
+    """Hooks of a server whose work all comes through admission, and that holds nothing.
+
+    Subclasses override what they know better.
+    """
+
+    def blocking(self) -> int:
+        """As :meth:`ParticipantHooks.blocking`: nothing."""
+        return 0
+
+    def blockers(self) -> Iterable[str]:
+        """As :meth:`ParticipantHooks.blockers`: nothing."""
+        return ()
+
+    def counts(self, gate: GateCounts) -> Mapping[str, int]:
+        """As :meth:`ParticipantHooks.counts`: those of admission."""
+        return {
+            "executions": gate.executions,
+            "parked": gate.parked,
+            "untagged": gate.untagged,
+            "waiting": gate.waiting,
+        }
+
+    def held(self) -> Iterable[str]:
+        """As :meth:`ParticipantHooks.held`: nothing."""
+        return ()
+
+    def status(self, pending: int) -> Mapping[str, Any]:
+        """As :meth:`ParticipantHooks.status`: the number of restored episodes."""
+        return {"restored_pending": pending}
+
+    def closed(self, checkpoint_id: str, budget_s: float) -> None:
+        """As :meth:`ParticipantHooks.closed`: nothing to do."""
+
+    def opened(self) -> None:
+        """As :meth:`ParticipantHooks.opened`: nothing to do."""
+
+    async def export(self, scope: Scope) -> Export:
+        """As :meth:`ParticipantHooks.export`: no record."""
+        return Export(())
+
+    async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
+        """As :meth:`ParticipantHooks.install`: nothing to do."""
+
+    async def stop(self, episode: EpisodeId) -> None:
+        """As :meth:`ParticipantHooks.stop`: nothing to do."""
+
+    async def free(self, episode: EpisodeId) -> None:
+        """As :meth:`ParticipantHooks.free`: nothing to do."""
+
+    async def release(self, episodes: frozenset[EpisodeId]) -> None:
+        """As :meth:`ParticipantHooks.release`: frees each of them."""
+        for episode in sorted(episodes):
+            await self.free(episode)

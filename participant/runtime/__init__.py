@@ -1,0 +1,1 @@
+"""The asyncio shell round :mod:`participant.core`: it obeys effects, in order."""

@@ -1,0 +1,224 @@
+"""Where a participant's records go and come from: the seam, and ``ckptfmt`` behind it.
+
+Everything here is called in worker threads and may hang.  Errors of the format become
+errors of the participant here, once, with their cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from ckptfmt.checkpoint import Checkpoint, ParticipantReader, open_checkpoint, store_at
+from ckptfmt.commit import Committed, Publication, PublicationState, Unknown
+from ckptfmt.errors import (
+    CkptError,
+    CommitUnknownError,
+    CorruptError,
+    DeadlineError,
+    StorageError,
+)
+from ckptfmt.identity import EpisodeId, ParticipantId
+from ckptfmt.layout import Folder
+from ckptfmt.manifest import DataObject
+from ckptfmt.participant_writer import ParticipantWriter
+from ckptfmt.publish import abort_participant
+from ckptfmt.record import Record
+from ckptfmt.schema import TypedRecord
+from ckptfmt.store.base import Store
+from participant.core.errors import (
+    CheckpointFailedError,
+    DeadlineExceededError,
+    InvalidCheckpointStateError,
+    ParticipantError,
+    StaleCheckpointError,
+)
+from participant.hooks import RecordLike
+
+__all__ = [
+    "CheckpointStorage",
+    "FormatStorage",
+    "LoadedState",
+    "Publication",
+    "PublicationState",
+    "SaveOrder",
+    "claim",
+    "translated",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOrder:
+    """What is to be stored, and where; the same for every attempt to store it."""
+
+    checkpoint_id: str
+    checkpoint_dir: str
+    participant: ParticipantId
+    records: tuple[RecordLike, ...]
+    extras: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """What a checkpoint holds of the episodes asked for, verified as a whole."""
+
+    source_checkpoint_id: str
+    records: tuple[RecordLike, ...]
+
+
+class CheckpointStorage(Protocol):
+    """Stores and reads what one participant holds."""
+
+    def save(
+        self, order: SaveOrder, publication: Publication, may_publish: Callable[[], bool]
+    ) -> bytes:
+        """Store the records and publish them; the manifest as JSON.
+
+        The right to publish is claimed from ``publication`` last, and only if
+        ``may_publish``; after it was abandoned nothing is published.  If that right was
+        claimed and the outcome is not known, ``publication`` is left unknown.
+
+        Raises:
+            ParticipantError: nothing was published, or it is unknown whether it was.
+        """
+
+    def settle(self, order: SaveOrder) -> None:
+        """Make sure that a save of unknown outcome has an outcome, if need be none.
+
+        Raises:
+            ParticipantError: it still is not known.
+        """
+
+    def load(
+        self, checkpoint_dir: str, participant: ParticipantId, episodes: frozenset[EpisodeId]
+    ) -> LoadedState:
+        """Read and verify everything; the records of ``episodes``.
+
+        Raises:
+            ParticipantError: it cannot be used, or not read.
+        """
+
+
+def translated(error: CkptError) -> ParticipantError:
+    """An error of the format as an error of the participant."""
+    kind: type[ParticipantError] = InvalidCheckpointStateError
+    if isinstance(error, DeadlineError):
+        kind = DeadlineExceededError
+    elif isinstance(error, StorageError | CommitUnknownError):
+        kind = CheckpointFailedError
+    return kind(f"{error.code}: {error}")
+
+
+@contextlib.contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except CkptError as error:
+        raise translated(error) from error
+
+
+def claim(publication: Publication, may_publish: Callable[[], bool]) -> None:
+    """Take the right to publish, for storages that do not write through ``ckptfmt``.
+
+    Raises:
+        StaleCheckpointError: it was abandoned.
+        DeadlineExceededError: it may not be published any more.
+    """
+    try:
+        with _translating():
+            publication.claim(lambda: _check(may_publish))
+    except InvalidCheckpointStateError as error:
+        raise StaleCheckpointError("the checkpoint was resumed before it was stored") from error
+
+
+def _check(may_publish: Callable[[], bool]) -> None:
+    if not may_publish():
+        raise DeadlineError("the lease ran out before publication")
+
+
+class FormatStorage:
+    """A :class:`CheckpointStorage` in the layout of ``ckptfmt``.
+
+    ``open_store`` gives the store whose root is a checkpoint's folder; its options and
+    credentials are the server's own, never a request's.
+    """
+
+    def __init__(self, open_store: Callable[[str], Store] = store_at) -> None:
+        self._open_store = open_store
+
+    def save(
+        self, order: SaveOrder, publication: Publication, may_publish: Callable[[], bool]
+    ) -> bytes:
+        """As :meth:`CheckpointStorage.save`."""
+        with _translating():
+            writer = ParticipantWriter(
+                self._open_store(order.checkpoint_dir),
+                Folder(),
+                order.checkpoint_id,
+                order.participant,
+                publication=publication,
+                role=order.extras or None,
+            )
+            with writer:
+                try:
+                    for record in sorted(order.records, key=lambda record: record.key):
+                        writer.add(cast("TypedRecord | Record", record))
+                    outcome = writer.finish(lambda: _check(may_publish))
+                except CkptError as error:
+                    _refuse_abandoned(publication, error)
+                    raise
+            if isinstance(outcome, Committed):
+                return outcome.stored.data
+            if not isinstance(outcome, Unknown):
+                _refuse_abandoned(publication, outcome.reason)
+            raise outcome.reason
+
+    def settle(self, order: SaveOrder) -> None:
+        """As :meth:`CheckpointStorage.settle`: by a tombstone, unless the manifest is there."""
+        with _translating():
+            store = self._open_store(order.checkpoint_dir)
+            outcome = abort_participant(store, Folder(), order.checkpoint_id, order.participant)
+            if isinstance(outcome, Unknown):
+                raise outcome.reason
+
+    def load(
+        self, checkpoint_dir: str, participant: ParticipantId, episodes: frozenset[EpisodeId]
+    ) -> LoadedState:
+        """As :meth:`CheckpointStorage.load`; the checkpoint has to be published."""
+        with _translating():
+            checkpoint: Checkpoint = open_checkpoint(self._open_store(checkpoint_dir))
+            reader = checkpoint.participant(participant)
+            reader.check_sizes()
+            keys = frozenset(episode.capture_key for episode in episodes)
+            records = _load(reader, keys)
+            return LoadedState(reader.manifest.checkpoint_id, tuple(records))
+
+
+def _refuse_abandoned(publication: Publication, error: CkptError) -> None:
+    if publication.state is PublicationState.ABANDONED:
+        raise StaleCheckpointError("the checkpoint was resumed before it was stored") from error
+
+
+def _load(reader: ParticipantReader, keys: frozenset[str]) -> Sequence[TypedRecord | Record]:
+    """The records of the episodes with these capture keys; the rest is verified, not decoded."""
+    records: list[TypedRecord | Record] = []
+    for item in reader.manifest.objects:
+        with reader.stream(item) as stream:
+            entries = (e for e in stream.entries() if e.key.partition("/")[0] in keys)
+            wanted = {entry.ordinal: entry.key for entry in entries}
+            for key in list(wanted.values())[:1]:
+                reader.get(key)  # Refuses schemas that this release does not know, by name.
+            for stored in stream.lines():
+                if stored.ordinal in wanted:
+                    records.append(reader.read(stored.line))
+            _check_digest(reader, item, stream.sha256)
+    return records
+
+
+def _check_digest(reader: ParticipantReader, item: DataObject, sha256: str) -> None:
+    if sha256 != item.sha256:
+        raise CorruptError("the file's SHA-256 is not the one in the manifest").at(
+            file=reader.data_name(item), **reader.place()
+        )

@@ -1,0 +1,81 @@
+"""The collector rests inside the block, and everybody gets their own setting back."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ckptfmt.exact import decode_json
+from ckptfmt.gc_pause import gc_paused
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["enabled", "disabled"])
+def setting(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """The setting of the process before, given back after the test."""
+    before = gc.isenabled()
+    enabled: bool = request.param
+    (gc.enable if enabled else gc.disable)()
+    yield enabled
+    (gc.enable if before else gc.disable)()
+
+
+def test_the_collector_rests_and_comes_back(setting: bool) -> None:
+    with gc_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled() is setting
+
+
+def test_nested_users_pause_once(setting: bool) -> None:
+    with gc_paused():
+        with gc_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled() is setting
+
+
+def test_the_setting_comes_back_after_an_error(setting: bool) -> None:
+    for _ in range(2):
+        with pytest.raises(KeyError), gc_paused(), gc_paused():
+            raise KeyError
+        assert gc.isenabled() is setting
+
+
+def test_users_may_leave_in_another_order_than_they_came(setting: bool) -> None:
+    first, second = gc_paused(), gc_paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled() is setting
+
+
+def test_concurrent_users_together_give_the_setting_back(setting: bool) -> None:
+    start = threading.Barrier(8)
+    seen: list[bool] = []
+
+    def work() -> None:
+        start.wait()
+        for _ in range(300):
+            with gc_paused():
+                seen.append(gc.isenabled())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [False] * 2400
+    assert gc.isenabled() is setting
+
+
+@pytest.mark.parametrize("text", [b"[1]", b"1e400", b"nope"])
+def test_decoding_gives_the_setting_back(text: bytes, setting: bool) -> None:
+    try:
+        decode_json(text)
+    except Exception:  # noqa: BLE001 - whatever it says, the setting must be back
+        assert text == b"nope"
+    assert gc.isenabled() is setting
