@@ -50,6 +50,8 @@ def check_name(name: object, what: str) -> str:
 
 
 def _quoted(name: object) -> str:
+    if not isinstance(name, (str, int, float, bytes)) or (type(name) is int and abs(name) >> 64):
+        return f"of type {type(name).__qualname__}"
     text = ascii(name)
     return text if len(text) <= 80 else text[:77] + "..."
 

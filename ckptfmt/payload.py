@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Self
 
 import orjson
@@ -14,6 +15,8 @@ from ckptfmt.exact.text import Buffer
 __all__ = ["JsonPayload"]
 
 _TEXT_ANNOTATION: Final = b'[["","text"]]'
+# The first byte of JSON text that is stored as a string, after its own white space.
+_OPENING_IN_STRING: Final = re.compile(rb'"(?: |\\[nrt])*(.)', re.DOTALL)
 
 
 class JsonPayload:
@@ -70,9 +73,15 @@ class JsonPayload:
         """The JSON list of annotations that belongs to :attr:`text`, or None."""
         return self._annotations
 
-    def starts_with(self, opening: bytes) -> bool:
-        """Whether the stored text does: ``b"{"`` tells an object, ``b"["`` an array."""
-        return bytes(memoryview(self._text)[: len(opening)]) == opening
+    @property
+    def opening(self) -> bytes:
+        """The first byte of the value's own JSON: ``b"{"`` for a dict, ``b"["`` for an array."""
+        notes = b"" if self._annotations is None else bytes(self._annotations)
+        if notes == _TEXT_ANNOTATION:
+            match = _OPENING_IN_STRING.match(bytes(self._text))
+            return match[1] if match else b""
+        # Entries of the root stand last: the array of pairs is a dict.
+        return b"{" if notes.endswith(b'["","map"]]') else bytes(memoryview(self._text)[:1])
 
     def value(self) -> Any:
         """Decode: a new Python value at each call, equal in value, type and order.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
 from ckptfmt.errors import CkptError, CorruptError, NameRefusedError, ValueRefusedError
@@ -45,14 +45,14 @@ class Form:
         if value is None:
             return self.nullable
         if self.is_payload:
-            return isinstance(value, JsonPayload) and value.starts_with(self.opening)
+            return isinstance(value, JsonPayload) and self.opening in (b"", value.opening)
         return type(value) is str and self.pattern.fullmatch(value) is not None
 
     def read(self, payload: JsonPayload) -> Any:
         """The field's value of a stored member."""
         if not self.is_payload:
             return payload.value()
-        is_null = payload.starts_with(b"null") and payload.annotations is None
+        is_null = payload.opening == b"n" and payload.annotations is None
         return None if self.nullable and is_null else payload
 
 
@@ -136,7 +136,8 @@ class TypedRecord:
         except KeyError as error:
             raise CorruptError(f"a record has no member {error}").at(key=record.key) from error
         except CkptError as error:
-            raise CorruptError(error.message, error.location).at(key=record.key) from error
+            where = replace(error.location, key=record.key)
+            raise CorruptError(error.message, where) from error
         # Frozen for everybody else: the line belongs to what was read, not to a changed copy.
         object.__setattr__(typed, "stored_line", line)
         return typed
@@ -184,6 +185,7 @@ class AgentRecord(TypedRecord):
 class ResourcesRecord(TypedRecord):
     """One session of a resources server; ``state`` is None where the server is stateless.
 
+    A state whose value is None is the same thing, here as in every nullable member.
     ``owner`` is the id of the worker that held the session, or None.
     """
 

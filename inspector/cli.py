@@ -6,7 +6,6 @@ exception, which here are 141 and 70.  A command's module is imported when it is
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -17,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from inspector.exit_codes import MEANINGS, Exit
+from inspector.signals import Terminated, raise_on_sigterm
 
 __all__ = ["COMMANDS", "main", "run"]
 
@@ -107,8 +107,6 @@ def run(arguments: Sequence[str]) -> Exit:
     A closed pipe must have no more bytes to flush into when the process ends, so standard
     output goes nowhere from then on.
     """
-    from inspector.session import Terminated
-
     try:
         code = _invoke(list(arguments))
         if sys.stdout is not None:
@@ -119,6 +117,11 @@ def run(arguments: Sequence[str]) -> Exit:
         return Exit.INTERRUPTED
     except Terminated:
         return Exit.TERMINATED
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must end as 70 and be told
+        from inspector.output.talk import TextTalk
+
+        TextTalk("", quiet=False, verbose=False, bar=False).bug(error)
+        return Exit.BUG
     return code
 
 
@@ -142,13 +145,7 @@ def _closed_pipe() -> Exit:
     return Exit.CLOSED_PIPE
 
 
-def _terminate(number: int, frame: object) -> NoReturn:
-    from inspector.session import Terminated
-
-    raise Terminated
-
-
 def main() -> NoReturn:
     """The console script."""
-    signal.signal(signal.SIGTERM, _terminate)
+    raise_on_sigterm()
     sys.exit(int(run(sys.argv[1:])))

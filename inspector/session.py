@@ -20,12 +20,9 @@ from inspector.output.sink import FileSink, Sink, open_sink
 from inspector.output.talk import Talk, open_talk
 from inspector.output.terminal import wants_color
 from inspector.safe_text import safe_json, safe_text
+from inspector.signals import Terminated
 
-__all__ = ["Body", "Session", "Settings", "Terminated", "execute", "schema_of"]
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived."""
+__all__ = ["Body", "Session", "Settings", "execute", "schema_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

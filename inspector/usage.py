@@ -49,7 +49,7 @@ def _format(arguments: list[str]) -> str:
     """The format that an unparsable command line asks for, as far as can be told."""
     if "--json" in arguments:
         return "json"
-    for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+    for option, value in zip(arguments, [*arguments[1:], ""], strict=False):
         asked = option.partition("=")[2] if option.startswith("--format=") else value
         if option.startswith("--format") and asked in ("json", "ndjson"):
             return asked

@@ -15,7 +15,15 @@ from ckptfmt.identity import EpisodeId
 from participant.core.gate import GateCounts
 from participant.core.scope import Scope
 
-__all__ = ["DefaultHooks", "Export", "GateCounts", "ParticipantHooks", "RecordLike", "Scope"]
+__all__ = [
+    "DefaultHooks",
+    "Export",
+    "GateCounts",
+    "GatedRoute",
+    "ParticipantHooks",
+    "RecordLike",
+    "Scope",
+]
 
 
 class RecordLike(Protocol):
@@ -41,8 +49,30 @@ class Export:
     extras: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GatedRoute:
+    """A route whose calls are work of episodes, so that they wait while a checkpoint is open.
+
+    ``suffix``: the route is told by the end of its path, without the rollout prefix.
+    ``requires_rollout``: a call of no episode is refused; otherwise it passes, and never waits.
+    ``is_single``: one call an attempt may wait or run at once.
+    ``is_cleanup``: a call that waits is carried out even if its client has gone meanwhile.
+    ``holds_reply``: a reply that is finished while a checkpoint is open is held until resume.
+    """
+
+    suffix: str
+    requires_rollout: bool = True
+    is_single: bool = False
+    is_cleanup: bool = False
+    holds_reply: bool = False
+
+
 class ParticipantHooks(Protocol):
     """What a server's author writes; :class:`DefaultHooks` has the parts that few need."""
+
+    @property
+    def gated_routes(self) -> Sequence[GatedRoute]:
+        """The routes of the server that go through admission by themselves."""
 
     def blocking(self) -> int:
         """How many things keep a checkpoint from being taken, beside admitted calls.
@@ -104,6 +134,8 @@ class DefaultHooks:
 
     Subclasses override what they know better.
     """
+
+    gated_routes: Sequence[GatedRoute] = ()
 
     def blocking(self) -> int:
         """As :meth:`ParticipantHooks.blocking`: nothing."""

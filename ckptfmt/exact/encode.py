@@ -74,20 +74,21 @@ def encode(value: object) -> Encoded:
         DepthError: too many levels.
         IntegerError: too many digits.
     """
-    if _is_plain(value):
-        try:
-            return Encoded(orjson.dumps(value))
-        except orjson.JSONEncodeError:
-            pass
-    return _Walk().encode(value)
+    text = _fast_text(value)
+    return _Walk().encode(value) if text is None else Encoded(text)
 
 
-def _is_plain(value: object) -> bool:
+def _fast_text(value: object) -> bytes | None:
+    """The text of a value without surprises; None where a walk has to look."""
     try:
         packed = ormsgpack.packb(value, option=_STRICT)
-    except ormsgpack.MsgpackEncodeError:
-        return False
-    return packed.find(b"\xcb") < 0 or _NOT_FINITE.search(packed) is None
+        suspicious = _NOT_FINITE.search(packed) is not None
+        del packed
+        text = orjson.dumps(value)
+    except (ormsgpack.MsgpackEncodeError, orjson.JSONEncodeError):
+        return None
+    # What is not finite stands as null in the text.
+    return None if suspicious and b"null" in text else text
 
 
 class _Pair(list[Any]):

@@ -47,9 +47,10 @@ def from_digits(digits: str) -> int:
     """
     if len(digits) <= _ALWAYS_DIGITS:
         return int(digits)
-    if len(digits) - digits.startswith("-") > MAX_INTEGER_DIGITS:
+    count = len(digits) - digits.startswith("-")
+    if count > MAX_INTEGER_DIGITS:
         raise IntegerError(
-            f"an integer of {len(digits)} digits exceeds {MAX_INTEGER_DIGITS}",
+            f"an integer of {count} digits exceeds {MAX_INTEGER_DIGITS}",
             advice="the payload's own bytes are kept: use json_bytes()",
         )
     return int(Decimal(digits))

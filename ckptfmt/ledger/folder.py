@@ -52,7 +52,7 @@ class Folder:
         path = capture_directory(root)
         self.calls = calls
         self._label = str(path)
-        with mapped("open", self._label, ""):
+        with mapped("open", self._label, "."):
             self._fd = Directories(path, calls, lambda _: None).open_synced((), make=True)
         self._closing = weakref.finalize(self, _close_quietly, calls, self._fd)
 

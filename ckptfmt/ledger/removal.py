@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from ckptfmt.errors import CorruptError
 from ckptfmt.ledger.folder import Folder
 from ckptfmt.ledger.limits import SWEEP_AGE_S
 from ckptfmt.ledger.locks import Locks
-from ckptfmt.ledger.names import Kind, check_batch, file_name, is_temporary, parse_name
+from ckptfmt.ledger.names import Kind, file_name, is_temporary, parse_name
 from ckptfmt.ledger.open_ledger import read_state
 from ckptfmt.ledger.state import LedgerState
 from ckptfmt.store.os_calls import OsCalls
@@ -101,15 +101,14 @@ COMPLETE: Final = Family(
 STAGING: Final = Family((Kind.LINEAGE,), Kind.FENCE, _has_fence_file, _make_fence_file)
 
 
-def retire(folder: Folder, locks: Locks, family: Family, keys: Sequence[str]) -> Removal:
+def retire(folder: Folder, locks: Locks, family: Family, checked: list[str]) -> Removal:
     """Remove the records of a batch of rollouts and leave fences.
 
+    ``checked`` is what :func:`~ckptfmt.ledger.names.check_batch` gave.
+
     Raises:
-        NameRefusedError: a malformed key, or a bare string for the list.
-        SizeError: too many keys.
         StorageError: part of the batch may be done; repeat it.
     """
-    checked = check_batch(keys)
     removed: list[str] = []
     with _batch(folder, family, "retire", checked):
         for key in checked:
@@ -127,15 +126,14 @@ def retire(folder: Folder, locks: Locks, family: Family, keys: Sequence[str]) ->
     return _removal(checked, removed)
 
 
-def delete(folder: Folder, locks: Locks, family: Family, keys: Sequence[str]) -> Removal:
+def delete(folder: Folder, locks: Locks, family: Family, checked: list[str]) -> Removal:
     """Remove the records and the fences of a batch of rollouts.
 
+    ``checked`` is what :func:`~ckptfmt.ledger.names.check_batch` gave.
+
     Raises:
-        NameRefusedError: a malformed key, or a bare string for the list.
-        SizeError: too many keys.
         StorageError: part of the batch may be done; repeat it.
     """
-    checked = check_batch(keys)
     removed: list[str] = []
     with _batch(folder, family, "delete", checked):
         for key in checked:
@@ -150,7 +148,7 @@ def delete(folder: Folder, locks: Locks, family: Family, keys: Sequence[str]) ->
 @contextlib.contextmanager
 def _batch(folder: Folder, family: Family, action: str, keys: list[str]) -> Iterator[None]:
     """Sync the folder at the end, however it comes: a repeat may find nothing to do."""
-    name = file_name(keys[0], family.records[0]) if len(keys) == 1 else ""
+    name = file_name(keys[0], family.records[0]) if len(keys) == 1 else "."
     with folder.mapped(f"{action} {len(keys)} ledgers in", name):
         try:
             yield
@@ -186,7 +184,7 @@ def sweep(
     folder = Folder(root, calls or OsCalls())
     locks = Locks(folder)
     try:
-        with folder.mapped("sweep", ""):
+        with folder.mapped("sweep", "."):
             names = [entry.name for entry in folder.entries() if entry.kind == "file"]
             found = list(_swept(folder, locks, names, now_s - age_s, apply))
             if found and apply:

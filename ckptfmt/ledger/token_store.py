@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from ckptfmt.errors import ConflictError
 from ckptfmt.ledger.entry import TokenEntry, check_call_id, line_digest
-from ckptfmt.ledger.names import Kind
+from ckptfmt.ledger.names import Kind, check_batch
 from ckptfmt.ledger.open_ledger import OpenLedger
 from ckptfmt.ledger.removal import COMPLETE, Removal, delete, retire
 from ckptfmt.ledger.sessions import Sessions
@@ -178,8 +178,9 @@ class TokenStore:
         Raises:
             SizeError: more than 4,096 keys.
         """
-        self._sessions.forget(keys)
-        return retire(self._sessions.folder, self._sessions.locks, COMPLETE, keys)
+        checked = check_batch(keys)
+        self._sessions.forget(checked)
+        return retire(self._sessions.folder, self._sessions.locks, COMPLETE, checked)
 
     def delete(self, keys: Sequence[str]) -> Removal:
         """Remove ledgers and fences: the keys can be used from scratch; repeating is safe.
@@ -187,8 +188,9 @@ class TokenStore:
         Raises:
             SizeError: more than 4,096 keys.
         """
-        self._sessions.forget(keys)
-        return delete(self._sessions.folder, self._sessions.locks, COMPLETE, keys)
+        checked = check_batch(keys)
+        self._sessions.forget(checked)
+        return delete(self._sessions.folder, self._sessions.locks, COMPLETE, checked)
 
     def _note_intent(self, key: str, text: str, action: str) -> None:
         with self._sessions.open(key, action) as ledger:

@@ -26,12 +26,24 @@ from ckptfmt.stream.framing import (
 )
 from ckptfmt.stream.records import StoredLine
 from ckptfmt.stream.source import RangeSource
-from ckptfmt.wire import EMPTY_ZSTD_FRAME, SKIPPABLE_MAGIC, TAG_BLOCK, TAG_END, TAG_HEAD
+from ckptfmt.wire import (
+    EMPTY_ZSTD_FRAME,
+    SKIPPABLE_MAGIC,
+    TAG_BLOCK,
+    TAG_BYTES,
+    TAG_DIGESTS,
+    TAG_END,
+    TAG_HEAD,
+    TAG_PAGE,
+)
 
 __all__ = ["Loss", "salvage"]
 
 _MAGIC: Final = SKIPPABLE_MAGIC.to_bytes(4, "little")
 _CHUNK_BYTES: Final = 4 << 20
+# What is searched for.  INDX is not: a hostile file could have each of its bytes begin
+# one that claims 64 MiB, all to be read before they are found to be none.
+_LANDMARKS: Final = frozenset({TAG_BLOCK, TAG_PAGE, TAG_DIGESTS, TAG_END})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,9 @@ class _Window:
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """What there is of this range."""
-        size_bytes = max(min(size_bytes, self._source.size_bytes - offset), 0)
+        size_bytes = min(size_bytes, self._source.size_bytes - offset)
+        if size_bytes <= 0:
+            return b""
         if not self._start <= offset <= offset + size_bytes <= self._start + len(self._data):
             wanted = max(size_bytes, _CHUNK_BYTES)
             self._data = self._source.read_at(offset, min(wanted, self._source.size_bytes - offset))
@@ -161,7 +175,7 @@ class _Salvage:
         if not whole and self._offset:
             yield self._loss("the file does not begin as a stream does", 0, start)
         if self._uuid is None:
-            end = self._piece(self._source.size_bytes - END_BYTES)
+            end = self._piece(max(self._source.size_bytes - END_BYTES, 0))
             if end is not None and isinstance(end.content, End):
                 self._uuid = end.content.uuid
 
@@ -263,18 +277,21 @@ class _Salvage:
         return _Piece(prefix.tag, prefix.size_bytes, content)
 
     def _search(self, offset: int) -> int:
-        """Where the next intact BLCK or END begins; the end of the file if none does."""
+        """Where the next intact piece begins; the end of the file if none does."""
         while offset < self._source.size_bytes:
             data = self._window.read(offset, _CHUNK_BYTES)
             at = data.find(_MAGIC)
             while at >= 0:
-                piece = self._piece(offset + at)
-                if piece is not None and piece.content is not None:
+                if self._is_landmark(offset + at):
                     return offset + at
                 at = data.find(_MAGIC, at + 1)
             # The magic may lie across the border.
             offset += max(len(data) - len(_MAGIC) + 1, 1)
         return self._source.size_bytes
+
+    def _is_landmark(self, offset: int) -> bool:
+        prefix = self._window.read(offset, PREFIX_BYTES)
+        return prefix[-TAG_BYTES:] in _LANDMARKS and self._piece(offset) is not None
 
     def _loss(
         self,

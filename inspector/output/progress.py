@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from inspector.quantities import count, size
+from inspector.safe_text import safe_text
 
 __all__ = ["Bar", "Counter", "JsonCounter", "PlainCounter", "silent"]
 
@@ -72,7 +73,7 @@ class PlainCounter(_Sparse):
     def _tell(self, records: int, size_bytes: int, elapsed_s: float) -> None:
         total = "" if self._total is None else f" of {count(self._total)}"
         self._say(
-            f"{self._what}: {count(records)}{total} records, {size(size_bytes)}, {elapsed_s:.0f} s"
+            f"{safe_text(self._what)}: {count(records)}{total} records, {size(size_bytes)}, {elapsed_s:.0f} s"
         )
 
 
@@ -113,7 +114,7 @@ class Bar:
             console=Console(stderr=True, markup=False, emoji=False, highlight=False),
             transient=True,
         )
-        self._task = self._progress.add_task(what, total=total_records, done="")
+        self._task = self._progress.add_task(safe_text(what), total=total_records, done="")
         self._moving = False
         self._painted_s = time.monotonic()
 

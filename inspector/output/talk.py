@@ -6,7 +6,7 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ckptfmt.errors import CkptError
 from inspector.exit_codes import Exit
@@ -17,6 +17,8 @@ from inspector.output.progress import Bar, Counter, JsonCounter, PlainCounter, s
 from inspector.safe_text import safe_text
 
 __all__ = ["JsonTalk", "Talk", "TextTalk", "open_talk"]
+
+_PROGRAM: Final = "ckpt-inspect"
 
 
 class Talk(Protocol):
@@ -42,7 +44,7 @@ class TextTalk:
     """For people."""
 
     def __init__(self, command: str, *, quiet: bool, verbose: bool, bar: bool) -> None:
-        self._prefix = f"ckpt-inspect {command}: "
+        self._prefix = f"{_PROGRAM} {command}: " if command else f"{_PROGRAM}: "
         self._quiet = quiet
         self._verbose = verbose
         self._bar = bar

@@ -45,6 +45,7 @@ __all__ = [
     "PublicationState",
     "SaveOrder",
     "claim",
+    "storage_of",
     "translated",
 ]
 
@@ -194,6 +195,17 @@ class FormatStorage:
             keys = frozenset(episode.capture_key for episode in episodes)
             records = _load(reader, keys)
             return LoadedState(reader.manifest.checkpoint_id, tuple(records))
+
+
+def storage_of(layout: str) -> CheckpointStorage:
+    """The storage of a layout that the settings name.
+
+    Raises:
+        ValueError: this release does not write it.
+    """
+    if layout != "ckptfmt":
+        raise ValueError(f"this release does not write the storage layout {layout}")
+    return FormatStorage()
 
 
 def _refuse_abandoned(publication: Publication, error: CkptError) -> None:

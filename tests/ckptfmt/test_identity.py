@@ -36,7 +36,8 @@ class Mode(enum.StrEnum):
 MALFORMED: list[Any] = [
     "", ".", "..", "...", ".hidden", "-a1", "_x", "a/b", "a\\b", "../a", "a/../b", "/a", "C:",
     "a:b", "a*", "a?", "a b", " a", "a ", "a\n", "\na", "a\r", "a\t", "a\x00", "a\x00b", "\x7f",
-    "bad!id", "a%2f", "~a", "a~", "é", "e\u0301", "\u0661", "a\u0661", "\uff41", "a\u2028", "a\u202eb",
+    "bad!id",
+    "a%2f", "~a", "a~", "é", "e\u0301", "\u0661", "a\u0661", "\uff41", "a\u2028", "a\u202eb",
     "a\ud800", "$exact", "a@b", None, 1, True, 1.5, b"a", ["a"], ("a",), 10**5000,
     Text("a"), Mode.ON,
 ]  # fmt: skip

@@ -195,7 +195,8 @@ BAD_FIELDS = [
     (agent, "session_key", None),
     (agent, "session_key", 1), (agent, "session_key", VALUE("s")), (agent, "session_key", True),
     (agent, "session", None), (agent, "session", {}), (agent, "session", b"{}"),
-    (agent, "session", "{}"), (agent, "boundary", 1), (agent, "episode", "null"), (agent, "episode", False),
+    (agent, "session", "{}"), (agent, "boundary", 1), (agent, "episode", "null"),
+    (agent, "episode", False),
     (resources, "session_id", None), (resources, "session_id", b"s"), (resources, "state", {}),
     (resources, "state", 0), (resources, "owner", 1), (resources, "owner", VALUE("w")),
     (model, "rows", None), (model, "rows", []), (model, "rows", VALUE({})),
@@ -211,7 +212,7 @@ def test_a_field_of_another_form_is_refused(make: Any, name: str, value: Any) ->
     """F23, F54's kind: nothing is coerced."""
     with pytest.raises(ValueRefusedError, match=name) as caught:
         make(**{name: value})
-    assert caught.value.location.key == "r-a1"
+    assert "r-a1" in str(caught.value)
 
 
 SPELLINGS = {

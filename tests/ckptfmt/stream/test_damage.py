@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -419,7 +420,7 @@ def test_a_key_that_stands_twice_is_reported_by_all_who_meet_it() -> None:
 def _pairs(data: bytes) -> list[tuple[Entry, Entry]]:
     part = next(part for part in parts_of(data) if part.tag == wire.TAG_PAGE)
     entries = Page.decode(data[part.offset : part.end]).entries
-    return list(zip(entries, entries[1:], strict=False))
+    return list(pairwise(entries))
 
 
 def test_a_key_that_stands_twice_across_two_pages_is_reported() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -210,6 +211,16 @@ def _outcome(source: FileSource | WatchedSource | BytesSource) -> list[object]:
     return found
 
 
+CALLS: list[Callable[[StreamReader], object]] = [
+    StreamReader.head,
+    lambda reader: next(reader.lines()),
+    lambda reader: reader.get("007-key"),
+    lambda reader: reader.at(0),
+    lambda reader: next(iter(reader.entries())),
+    lambda reader: next(iter(reader.digests())),
+]
+
+
 def test_sizes_are_judged_against_the_manifest_before_anything_is_read() -> None:
     """F37."""
     data, summary = build(records(20))
@@ -217,17 +228,9 @@ def test_sizes_are_judged_against_the_manifest_before_anything_is_read() -> None
     for size, error in ((len(data) - 1, TornError), (0, TornError), (len(data) + 9, CorruptError)):
         source = WatchedSource(data.ljust(size, b"x")[:size])
         reader = StreamReader(source, facts)
-        calls = (
-            reader.head,
-            lambda: next(reader.lines()),
-            lambda: reader.get("007-key"),
-            lambda: reader.at(0),
-            lambda: next(iter(reader.entries())),
-            lambda: next(iter(reader.digests())),
-        )
-        for call in calls:
+        for call in CALLS:
             with pytest.raises(error) as caught:
-                call()
+                call(reader)
             assert f"{size} bytes" in caught.value.message
             assert f"says {len(data)}" in caught.value.message
             assert caught.value.location.offset == min(size, len(data))

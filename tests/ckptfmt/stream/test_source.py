@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ DATA = bytes(range(200))
 
 
 @pytest.fixture(params=["file", "bytes"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> RangeSource:
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RangeSource]:
     if request.param == "bytes":
-        return BytesSource(DATA, "data")
+        yield BytesSource(DATA, "data")
+        return
     (tmp_path / "data").write_bytes(DATA)
-    opened = FileSource.open(tmp_path / "data")
-    request.addfinalizer(opened.close)
-    return opened
+    with FileSource.open(tmp_path / "data") as opened:
+        yield opened
 
 
 def test_a_range_is_read_exactly(source: RangeSource) -> None:

@@ -1,0 +1,21 @@
+"""SIGTERM as an exception, so that the summary of what was done is still written."""
+
+from __future__ import annotations
+
+import signal
+from typing import NoReturn
+
+__all__ = ["Terminated", "raise_on_sigterm"]
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+def raise_on_sigterm() -> None:
+    """Let SIGTERM raise :class:`Terminated` in the main thread, as SIGINT does its own."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise Terminated

@@ -1,0 +1,151 @@
+"""ASGI middleware that sends the gated routes of a server through admission."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ckptfmt.identity import EpisodeId
+from participant.attribution import current_episode
+from participant.core.errors import ParticipantError, RequestTooLargeError, RolloutIdRequiredError
+from participant.hooks import GatedRoute
+from participant.http.replies import error_response
+from participant.runtime.execution import Execution
+from participant.runtime.shell import Participant
+
+__all__ = ["MAX_WAITING_BODY_BYTES", "AdmissionMiddleware"]
+
+MAX_WAITING_BODY_BYTES: Final = 256 * 1024 * 1024
+"""How large the body of a gated call may be: it is read in full, since the call may wait."""
+
+
+class AdmissionMiddleware:
+    """Calls of gated routes wait while a checkpoint is open, and end when they are retired.
+
+    Probes (GET, HEAD, OPTIONS) and every other route pass.
+    """
+
+    def __init__(
+        self, app: ASGIApp, participant: Participant, routes: Sequence[GatedRoute]
+    ) -> None:
+        self._app = app
+        self._participant = participant
+        self._routes = tuple(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        route = self._route(scope)
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        call = _GatedCall(receive, send)
+        try:
+            episode = current_episode.get()
+            if episode is None and route.requires_rollout:
+                raise RolloutIdRequiredError(
+                    f"{scope['path']} belongs to an episode: call it under /ng-rollout/<key>/"
+                )
+            await call.read()
+            await self._run(scope, call, route, episode)
+        except ParticipantError as error:
+            if not call.has_started:
+                await error_response(error)(scope, receive, send)
+        except _ClientGoneError:
+            return
+
+    def _route(self, scope: Scope) -> GatedRoute | None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return None
+        return next((r for r in self._routes if scope["path"].endswith(r.suffix)), None)
+
+    async def _run(
+        self, scope: Scope, call: _GatedCall, route: GatedRoute, episode: EpisodeId | None
+    ) -> None:
+        key = f"{route.suffix} of {episode.capture_key}" if episode and route.is_single else None
+        async with contextlib.AsyncExitStack() as stack:
+            entering = stack.enter_async_context(self._participant.admission.enter(episode, key))
+            watch = None if route.is_cleanup else call.watch()
+            try:
+                execution = await entering
+            except asyncio.CancelledError:
+                await call.end_if_gone()
+                raise
+            finally:
+                await call.unwatch(watch)
+            await call.end_if_gone()
+            held = execution if route.holds_reply else None
+            await self._app(scope, call.receive, lambda message: call.send(message, held))
+
+
+class _ClientGoneError(Exception):
+    """The client went away while its call waited."""
+
+
+class _GatedCall:
+    """The two ends of one call: its body read ahead, its reply perhaps held back."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._messages: list[Message] = []
+        self._task = asyncio.current_task()
+        self._is_gone = False
+        self.has_started = False
+
+    async def read(self) -> None:
+        """Read the whole body, so that nothing of it is lost while the call waits."""
+        size = 0
+        more = True
+        while more:
+            message = await self._receive()
+            self._messages.append(message)
+            size += len(message.get("body", b""))
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            if size > MAX_WAITING_BODY_BYTES:
+                raise RequestTooLargeError(f"a call has at most {MAX_WAITING_BODY_BYTES:,} bytes")
+
+    def watch(self) -> asyncio.Task[None]:
+        """Drop the call if its client goes away before it runs."""
+        return asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        message = await self._receive()
+        self._messages.append(message)
+        if message["type"] == "http.disconnect" and self._task is not None:
+            self._is_gone = True
+            self._task.cancel()
+
+    async def unwatch(self, watch: asyncio.Task[None] | None) -> None:
+        """The call runs, or was turned away: from here on the server sees its client itself."""
+        if watch is not None and not watch.done():
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+
+    async def end_if_gone(self) -> None:
+        """Tell a dropped call from a server that shuts down.
+
+        Raises:
+            _ClientGoneError: the client went away.
+        """
+        if self._is_gone and self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # Where the cancellation was not delivered yet.
+            self._task.uncancel()
+            raise _ClientGoneError
+
+    async def receive(self) -> Message:
+        """The body again, then whatever comes."""
+        return self._messages.pop(0) if self._messages else await self._receive()
+
+    async def send(self, message: Message, held: Execution | None) -> None:
+        """Pass a message on; the start of a held reply parks while a checkpoint is open."""
+        if message["type"] == "http.response.start":
+            if held is not None:
+                await held.boundary(held.boundary_state)
+            self.has_started = True
+        await self._send(message)

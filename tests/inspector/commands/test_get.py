@@ -1,0 +1,172 @@
+"""``get``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckptfmt.identity import EpisodeId, ParticipantId
+from ckptfmt.payload import JsonPayload
+from ckptfmt.publish import write_checkpoint
+from ckptfmt.record import Record
+from ckptfmt.store.local import LocalStore
+from tests.support.damage import data_file, flip
+from tests.support.inspecting import Ran, inspect
+
+OWNER = ParticipantId("controller", "c")
+STATE = {
+    "int": 13911860366432393, "big": 2**128, "float": 1908.0, "small": 4.4, "one": 1.0,
+    "nan": math.nan, "list": [math.nan, math.inf, -math.inf, math.nan, 0.5, math.nan],
+    "null": None, "text": "a\nb", "lone": "\ud800", "bad": "\x1b[2J", "pair": (1, 2),
+    "a/b ~#%\"'": {"": [10, 20]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def ck(tmp_path: Path) -> Path:
+    members = {
+        "s": JsonPayload.from_value(STATE),
+        "own": JsonPayload.from_json(b'{"a": 1.0E5,\n "a": 1e400}'),
+    }
+    record = Record(episode_id=EpisodeId("r"), members=members)
+    write_checkpoint(LocalStore(tmp_path / "run"), "ck", {OWNER: [record]}).require()
+    return tmp_path / "run" / "ck"
+
+
+def at(ck: Path, pointer: str, *options: str, **kind: Any) -> Ran:
+    return inspect("get", ck, "controller/c/r#" + pointer, *options, **kind)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "text"),
+    [
+        ("/s/int", "13911860366432393"),
+        ("/s/big", "340282366920938463463374607431768211456"),
+        ("/s/float", "1908.0"),
+        ("/s/small", "4.4"),
+        ("/s/one", "1.0"),
+        ("/s/null", "null"),
+        ("/s/nan", "NaN"),
+        ("/s/list", "[NaN,Infinity,-Infinity,NaN,0.5,NaN]"),
+        ("/s/list/2", "-Infinity"),
+        ("/s/text", '"a\\nb"'),
+        ("/s/a~1b%20~0%23%25%22'//1", "20"),
+        ("/own", '{"a": 1.0E5,\n "a": 1e400}'),
+        ("/own/a", "1e400"),
+        ("/episode_id", '{"rollout_id":"r","attempt":0}'),
+    ],
+)
+def test_a_value_is_printed_as_it_is_stored(ck: Path, pointer: str, text: str) -> None:
+    """I1, I2, I3, I4, I5."""
+    got = at(ck, pointer)
+    assert (got.code, got.text) == (0, text + "\n")
+
+
+@pytest.mark.parametrize("pointer", ["/s/big", "/s", "", "/own", "/s/nan"])
+def test_raw_gives_stored_bytes_and_nothing_else(ck: Path, pointer: str) -> None:
+    """I3."""
+    raw = at(ck, pointer, "--raw").stdout
+    line = inspect("cat", ck, "--bare").stdout.rstrip(b"\n")
+    own = b'{"a": 1.0E5,\n "a": 1e400}'
+    assert raw == own if pointer == "/own" else raw in line
+    assert not raw.endswith(b"\n")
+
+
+@pytest.mark.parametrize("pointer", ["/s/nan", "/s/list", "/s/pair", "/own", "/s/lone", "/s"])
+def test_json_is_strict_and_tags_what_it_cannot_spell(ck: Path, pointer: str) -> None:
+    """I3."""
+    (item,) = at(ck, pointer, "--json").items("value")
+    assert item["exact"]
+    assert item["address"] == "controller/c/r#" + pointer
+    assert at(ck, "/s/small", "--json").items("value")[0]["exact"] == []
+
+
+def test_what_text_cannot_show_is_said(ck: Path) -> None:
+    assert "tuple" in at(ck, "/s/pair").stderr
+    assert at(ck, "/s/small").stderr == ""
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["c/r#/s/no", "controller/c/no", "c/r#/s/list/9", "controller/c/r#/s/int/0", "nobody/x/y"],
+)
+def test_what_does_not_exist_is_code_1_and_nothing_on_stdout(ck: Path, address: str) -> None:
+    """I28."""
+    got = inspect("get", ck, address)
+    assert (got.code, got.stdout) == (1, b"")
+    assert got.stderr
+    for options in (("--raw",), ("--string",), ("-q",)):
+        assert inspect("get", ck, address, *options).stdout == b""
+    assert inspect("get", ck, address, "--json").summary["found"] is False
+
+
+def test_a_default_stands_in_for_what_does_not_exist_only(ck: Path) -> None:
+    """I28."""
+    got = at(ck, "/s/no", "--default", "none")
+    assert (got.code, got.text) == (0, "none\n")
+    assert at(ck, "/s/null", "--default", "none").text == "null\n"
+    (item,) = at(ck, "/s/no", "--default", "[1]", "--json").items("value")
+    assert (item["value"], item["default"]) == ([1], True)
+    assert at(ck, "/s/no", "--default", "no json", "--json").code == 2
+
+
+def test_string_gives_the_text_of_a_string(ck: Path) -> None:
+    assert at(ck, "/s/text", "--string").stdout == b"a\nb\n"
+    assert at(ck, "/s/bad", "--string").stdout == b"\x1b[2J\n"
+    for pointer in ("/s/int", "/s/lone"):
+        got = at(ck, pointer, "--string")
+        assert (got.code, got.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize("options", [(), ("--raw",), ("--string",), ("--json",)])
+def test_on_a_terminal_a_payload_does_nothing(ck: Path, options: tuple[str, ...]) -> None:
+    """I13."""
+    shown = at(ck, "/s/bad", *options, terminal=True).text
+    assert "\x1b" not in shown
+    assert "1b[2J" in shown
+
+
+@pytest.mark.parametrize(
+    "options", [("--raw", "--string"), ("--raw", "--json"), ("--string", "--format", "ndjson")]
+)
+def test_options_that_contradict_each_other_are_refused(ck: Path, options: tuple[str, ...]) -> None:
+    assert at(ck, "/s", *options).code == 2
+
+
+def test_an_address_that_names_no_record_is_refused(ck: Path) -> None:
+    assert inspect("get", ck, "controller/c").code == 2
+    assert inspect("get", ck, "controller/c/r#s").code == 2
+
+
+def test_an_episode_with_one_record_names_it_and_with_several_lists_them(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    """I71."""
+    assert inspect("get", checkpoint, "a1/r1#/session_key").text == '"s"\n'
+    two = [
+        Record(episode_id=EpisodeId("r"), members={"sub_key": JsonPayload.from_value(name)})
+        for name in ("x", "y")
+    ]
+    write_checkpoint(LocalStore(tmp_path / "two"), "ck", {OWNER: two}).require()
+    got = inspect("get", tmp_path / "two" / "ck", "c/r")
+    assert got.code == 2
+    assert "r/x, r/y" in got.stderr
+
+
+@pytest.mark.parametrize("part", [b"PAGE", b"INDX"])
+def test_a_value_is_found_past_a_damaged_index(checkpoint: Path, part: bytes) -> None:
+    """I25."""
+    file = data_file(checkpoint, "agent/a1")
+    flip(file, file.read_bytes().index(part) + 6)
+    got = inspect("get", checkpoint, "agent/a1/r2/s#/session_key")
+    assert (got.code, got.text) == (3, '"s"\n')
+
+
+def test_damage_is_never_told_as_not_found(checkpoint: Path) -> None:
+    """I28: code 3, and a default does not hide it."""
+    data_file(checkpoint, "agent/a1").unlink()
+    got = inspect("get", checkpoint, "agent/a1/r2/s", "--default", "x")
+    assert (got.code, got.stdout) == (3, b"")

@@ -1,0 +1,63 @@
+"""JSON and NDJSON."""
+
+from __future__ import annotations
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.output.machine import JsonWriter, spelled
+from tests.support.inspecting import strict
+
+
+class Page:
+    """A sink that keeps what it gets."""
+
+    def __init__(self, *, is_terminal: bool = False) -> None:
+        self.data = b""
+        self.is_terminal = is_terminal
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def finish(self) -> None:
+        pass
+
+
+def test_a_document_without_items() -> None:
+    page = Page()
+    JsonWriter(page, "s/1").end({"type": "summary"})
+    assert strict(page.data) == {"schema": "s/1", "items": [], "summary": {"type": "summary"}}
+
+
+def test_a_document_that_was_cut_off_cannot_be_taken_for_a_whole_one() -> None:
+    """I37."""
+    page = Page()
+    writer = JsonWriter(page, "s/1")
+    writer.item({"type": "a", "x": orjson.Fragment(b"[1, 2]")})
+    try:
+        strict(page.data)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("half a document is JSON")
+    writer.item({"type": "b"})
+    writer.end({"type": "summary"})
+    assert [item["type"] for item in strict(page.data)["items"]] == ["a", "b"]
+
+
+@given(st.text(st.characters(codec=None)), st.booleans())
+def test_any_text_gives_strict_json(text: str, is_terminal: bool) -> None:
+    """I7, I13."""
+    page = Page(is_terminal=is_terminal)
+    writer = JsonWriter(page, "s/1")
+    writer.item({"type": text, "members": {text: [text, (text,)]}})
+    writer.end({"type": "summary"})
+    document = strict(page.data)
+    assert document["summary"]["type"] == "summary"
+    if is_terminal:
+        assert not {"\x1b", "\x9b", "\u202e"} & set(page.data.decode())
+
+
+def test_names_that_are_no_text_become_escapes() -> None:
+    assert spelled({"file": "b\udcff"}) == b'{"file":"b\\\\udcff"}'
