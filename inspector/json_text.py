@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["children", "find", "replace_nulls"]
+__all__ = ["Span", "children", "find", "find_span", "replace_nulls"]
 
 _MARK: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]', re.DOTALL)
 _MARK_OR_NULL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]|null', re.DOTALL)
 _WHITE: Final = b" \t\r\n"
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 
-Span = tuple[int, int]
+Span: TypeAlias = tuple[int, int]
+"""Begin and end in a text."""
 
 
 def find(text: bytes, tokens: Sequence[str]) -> bytes | None:
@@ -26,7 +27,13 @@ def find(text: bytes, tokens: Sequence[str]) -> bytes | None:
 
     The last of duplicate members is meant, as for every reader that makes a dict.
     """
-    begin, end = _trimmed(text, 0, len(text))
+    span = find_span(text, tokens, (0, len(text)))
+    return None if span is None else text[slice(*span)]
+
+
+def find_span(text: bytes, tokens: Sequence[str], within: Span) -> Span | None:
+    """As :func:`find`, below the value that stands ``within``; nothing is copied."""
+    begin, end = _trimmed(text, *within)
     for token in tokens:
         if text[begin : begin + 1] == b"{":
             spans = [span for name, span in children(text, begin) if name == token]
@@ -38,7 +45,7 @@ def find(text: bytes, tokens: Sequence[str]) -> bytes | None:
         if not spans:
             return None
         begin, end = spans[-1]
-    return text[begin:end]
+    return begin, end
 
 
 def _up_to(found: Iterator[tuple[str | int, Span]], index: int) -> Iterator[tuple[str | int, Span]]:

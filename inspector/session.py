@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptfmt.errors import CkptError
+from inspector.address import address_of
 from inspector.exit_codes import Exit, worst
 from inspector.failures import code_of_damage, exit_code_of
 from inspector.output.base import Color, Format, Item, Views, Writer
@@ -105,7 +106,8 @@ class Session:
         """Tell of a part that cannot be read; the command goes on without it."""
         self._counter.pause()
         self.talk.error(error)
-        self.note(code_of_damage(error), error.message)
+        where = address_of(error.location)
+        self.note(code_of_damage(error), f"{where}: {error.message}" if where else error.message)
 
     def fail(self, error: CkptError) -> None:
         """Tell of what ends the command."""

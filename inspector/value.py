@@ -16,7 +16,7 @@ from ckptfmt.exact import pointer
 from ckptfmt.exact.annotations import STARRED, Tag, decode_runs
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import EXACT
-from inspector.json_text import find, replace_nulls
+from inspector.json_text import Span, children, find, find_span, replace_nulls
 
 __all__ = ["StoredValue", "find_value"]
 
@@ -27,7 +27,7 @@ _SPELLINGS: Final[dict[str, bytes]] = {
 }
 _TEXT: Final = [["", Tag.TEXT]]
 
-Entry = list[Any]
+_Entry = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StoredValue:
     """
 
     text: bytes
-    exact: tuple[Entry, ...] = ()
+    exact: tuple[_Entry, ...] = ()
 
     def payload(self) -> JsonPayload:
         """The value in its strict form, which fits into a line of JSON.
@@ -92,24 +92,28 @@ def find_value(line: bytes, tokens: Sequence[str]) -> StoredValue | None:
     Raises:
         CorruptError: annotations do not fit the line.
     """
-    if not tokens or tokens[0] == EXACT:
-        text = find(line, tokens)
-        return None if text is None else StoredValue(text)
-    text = find(line, tokens[:1])
-    if text is None:
+    if not tokens:
+        return StoredValue(line)
+    members = dict(children(line, 0))
+    span = members.get(tokens[0])
+    if span is None:
         return None
-    entries = _entries(line, tokens[0])
-    if [list(entry) for entry in entries] == _TEXT:
-        text, entries = _own_text(text), []
-    found = find(text, tokens[1:])
-    return None if found is None else StoredValue(found, tuple(_below(entries, tokens[1:])))
+    entries = _entries(line, members.get(EXACT), tokens[0])
+    if entries == _TEXT:
+        own = find(_own_text(line[slice(*span)]), tokens[1:])
+        return None if own is None else StoredValue(own)
+    found = find_span(line, tokens[1:], span)
+    if found is None:
+        return None
+    return StoredValue(line[slice(*found)], tuple(_below(entries, tokens[1:])))
 
 
-def _entries(line: bytes, member: str) -> list[Entry]:
-    text = find(line, [EXACT, member])
-    if text is None:
+def _entries(line: bytes, exact: Span | None, member: str) -> list[_Entry]:
+    """The annotations of a member; ``exact`` is the place of all annotations."""
+    span = None if exact is None else find_span(line, [member], exact)
+    if span is None:
         return []
-    entries = _decoded(text)
+    entries = _decoded(line[slice(*span)])
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
         raise CorruptError("annotations are malformed").at(pointer=pointer.join([EXACT, member]))
     return entries
@@ -143,7 +147,7 @@ def _decoded(text: bytes) -> object:
         raise CorruptError(f"annotations are malformed: {error}") from error
 
 
-def _below(entries: list[Entry], tokens: Sequence[str]) -> Iterator[Entry]:
+def _below(entries: list[_Entry], tokens: Sequence[str]) -> Iterator[_Entry]:
     """The entries for a value and what is in it, as seen from there."""
     base = pointer.join(tokens)
     for target, tag, *arg in entries:

@@ -223,8 +223,8 @@ class _Walk:
     def _take_numbers(self, numbers: list[Any] | tuple[Any, ...]) -> None:
         """Take a flat array in one go: states are full of long lists of floats."""
         inner = _Open(numbers)
-        for index, number in enumerate(numbers):
-            if type(number) is float and number - number != 0.0 and (tag := _special(number)):
+        for index in _not_finite(numbers):
+            if tag := _special(numbers[index]):
                 inner.marks.setdefault(tag, []).append((index, None))
         self._open.append(inner)
         self._emit(inner)
@@ -297,11 +297,31 @@ def _special(number: float) -> Tag | None:
     return None
 
 
+def _not_finite(numbers: list[Any] | tuple[Any, ...]) -> list[int]:
+    """Where floats stand that are NaN or infinite; integers here have at most 64 bits."""
+    kinds = set(map(type, numbers))
+    if float not in kinds:
+        return []
+    if kinds == {float}:
+        # A finite sum has finite terms only.
+        total = sum(numbers)
+        if total - total == 0.0:
+            return []
+        return [index for index, number in enumerate(numbers) if number - number != 0.0]
+    return [
+        index
+        for index, number in enumerate(numbers)
+        if type(number) is float and number - number != 0.0
+    ]
+
+
 def _are_short_numbers(container: Any) -> bool:
     """Whether an array holds nothing but numbers of at most 64 bits, bools and None."""
     if type(container) not in (list, tuple):
         return False
     kinds = set(map(type, container))
+    if kinds == {int}:
+        return fits_64_bits(min(container)) and fits_64_bits(max(container))
     return kinds <= _NUMBERS and (
         int not in kinds or all(fits_64_bits(number) for number in container if type(number) is int)
     )

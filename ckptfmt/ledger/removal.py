@@ -149,7 +149,7 @@ def delete(folder: Folder, locks: Locks, family: Family, checked: list[str]) -> 
 def _batch(folder: Folder, family: Family, action: str, keys: list[str]) -> Iterator[None]:
     """Sync the folder at the end, however it comes: a repeat may find nothing to do."""
     name = file_name(keys[0], family.records[0]) if len(keys) == 1 else "."
-    with folder.mapped(f"{action} {len(keys)} ledgers in", name):
+    with folder.mapped(f"{action} ledgers in", name):
         try:
             yield
         except BaseException:

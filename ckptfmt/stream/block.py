@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptfmt.errors import CorruptError, RefusedError
-from ckptfmt.stream.checksum import crc32c, line_checks
+from ckptfmt.stream.checksum import LineChecks, crc32c
 from ckptfmt.stream.codec import Compressor, decompress, decompress_large
 from ckptfmt.stream.framing import BlockHeader
 from ckptfmt.stream.records import Line
@@ -51,9 +51,14 @@ def line_length(line: Line) -> int:
 
 
 def encode_block(
-    compressor: Compressor, uuid: bytes, number: int, first_ordinal: int, lines: Sequence[Line]
+    compressor: Compressor,
+    uuid: bytes,
+    number: int,
+    first_ordinal: int,
+    lines: Sequence[Line],
+    checks: Sequence[LineChecks],
 ) -> EncodedBlock:
-    """Compress and checksum the lines of a block.
+    """Compress the lines of a block, whose checks are known.
 
     Raises:
         RefusedError: a line holds a line break.
@@ -66,7 +71,6 @@ def encode_block(
         raw = b"".join(piece for line in lines for piece in (*line, _LF))
         _refuse_breaks(raw, lengths, first_ordinal)
         frame = [compressor.compress(raw)]
-    checks = [line_checks(line) for line in lines]
     header = BlockHeader(
         uuid,
         number,
@@ -74,9 +78,9 @@ def encode_block(
         raw_bytes,
         sum(map(len, frame)),
         lengths,
-        tuple(crc for crc, _ in checks),
+        tuple(check.crc for check in checks),
     )
-    return EncodedBlock(header, header.encode(), frame, tuple(digest for _, digest in checks))
+    return EncodedBlock(header, header.encode(), frame, tuple(check.digest for check in checks))
 
 
 def _checked(lines: Sequence[Line], first_ordinal: int) -> Iterator[bytes]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import google_crc32c
 import msgspec
 
 from ckptfmt.wire import DIGEST_BYTES
 
-__all__ = ["Piece", "content_rows", "crc32c", "line_checks", "record_digest"]
+__all__ = ["LineChecks", "Piece", "content_rows", "crc32c", "line_checks", "record_digest"]
 
 # What google_crc32c takes without a copy; it refuses memoryview.
 Piece = bytes | msgspec.Raw
@@ -29,13 +29,20 @@ def record_digest(line: bytes) -> bytes:
     return hashlib.sha256(line).digest()[:DIGEST_BYTES]
 
 
-def line_checks(pieces: Iterable[Piece]) -> tuple[int, bytes]:
-    """The crc32c and the record digest of a line that lies in pieces."""
+class LineChecks(NamedTuple):
+    """The crc32c and the record digest of a line."""
+
+    crc: int
+    digest: bytes
+
+
+def line_checks(pieces: Iterable[Piece]) -> LineChecks:
+    """The checks of a line that lies in pieces."""
     crc, digest = 0, hashlib.sha256()
     for piece in pieces:
         crc = google_crc32c.extend(crc, piece)
         digest.update(piece)
-    return crc, digest.digest()[:DIGEST_BYTES]
+    return LineChecks(crc, digest.digest()[:DIGEST_BYTES])
 
 
 def content_rows(lengths: Sequence[int], digests: Sequence[bytes]) -> bytes:

@@ -84,11 +84,10 @@ class Scan:
         self._paused = False
         self._next_block = 0
         self._next_ordinal = 0
-        self.complete = False
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file in hex, once the scan is complete."""
+        """SHA-256 of the file in hex, once :meth:`lines` has ended."""
         return self._feed.sha256
 
     def lines(self) -> Iterator[StoredLine]:
@@ -103,7 +102,6 @@ class Scan:
             self._uuid = read_head(self._feed).uuid
             yield from self._blocks()
             check_tail(self._feed, self._source, self._uuid, self._tally, self._facts)
-            self.complete = True
         except CkptError as error:
             error.at(file=self._source.name)
             raise

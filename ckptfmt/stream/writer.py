@@ -1,7 +1,7 @@
 """Writes a stream: records in, blocks compressed and hashed on worker threads.
 
-Three kinds of threads work at once.  The caller's gathers lines into blocks; the
-workers compress and checksum blocks, out of order; one emitter takes them in
+Three kinds of threads work at once.  The caller's checksums lines and gathers
+them into blocks; the workers compress blocks, out of order; one emitter takes them in
 order, hashes the file and writes.  What is in flight is bounded, and the first
 error in stream order stops everything behind it.
 """
@@ -24,6 +24,7 @@ from ckptfmt.errors import (
 )
 from ckptfmt.identity import check_name
 from ckptfmt.stream.block import EncodedBlock, encode_block, line_length
+from ckptfmt.stream.checksum import LineChecks, line_checks
 from ckptfmt.stream.codec import Compressor
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.output import Output, Sink
@@ -97,6 +98,7 @@ class StreamWriter:
         self._block_target_bytes = block_target_bytes
         self._ordinals: dict[str, int] = {}
         self._lines: list[Line] = []
+        self._checks: list[LineChecks] = []
         self._raw_bytes = 0
         self._next_block = 0
         self._pending: deque[tuple[Future[None], int]] = deque()
@@ -127,6 +129,9 @@ class StreamWriter:
             self._close_block()
         self._ordinals[key] = len(self._ordinals)
         self._lines.append(line)
+        # Here and not on a worker: hashing lets go of the interpreter's lock, which an
+        # encoding caller otherwise never does, so that the workers get their turns.
+        self._checks.append(line_checks(line))
         self._raw_bytes += length + 1
         if self._raw_bytes >= self._block_target_bytes or len(self._lines) == MAX_BLOCK_RECORDS:
             self._close_block()
@@ -162,7 +167,7 @@ class StreamWriter:
     def abandon(self) -> None:
         """Stop where the stream is; nothing is written any more.  May be repeated."""
         self._done = True
-        self._lines = []
+        self._lines, self._checks = [], []
         self._emitter.shutdown(cancel_futures=True)
         self._workers.shutdown(cancel_futures=True)
 
@@ -187,8 +192,8 @@ class StreamWriter:
     def _close_block(self) -> None:
         if not self._lines:
             return
-        lines, raw_bytes = self._lines, self._raw_bytes
-        self._lines, self._raw_bytes = [], 0
+        lines, checks, raw_bytes = self._lines, self._checks, self._raw_bytes
+        self._lines, self._checks, self._raw_bytes = [], [], 0
         self._collect(max(_IN_FLIGHT_BYTES - raw_bytes, 0))
         encoded = self._workers.submit(
             encode_block,
@@ -197,6 +202,7 @@ class StreamWriter:
             self._next_block,
             len(self._ordinals) - len(lines),
             lines,
+            checks,
         )
         self._next_block += 1
         self._pending.append((self._emitter.submit(self._emit, encoded), raw_bytes))

@@ -43,7 +43,7 @@ def cat(
         str, typer.Argument(metavar="CKPT", help="A checkpoint's directory, or RUN@latest.")
     ],
     addresses: Annotated[
-        list[str] | None, typer.Argument(metavar="[ADDR]...", help="These records only.")
+        list[str] | None, typer.Argument(metavar="ADDR", help="These records only.")
     ] = None,
     bare: Annotated[
         bool, typer.Option("--bare", help="The stored lines alone, byte for byte.")

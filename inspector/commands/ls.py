@@ -76,10 +76,10 @@ _UNKNOWN: Final = {"records": None, "bytes": None, "episodes": None}
 def ls(
     session: Session,
     target: Annotated[
-        str, typer.Argument(metavar="[RUN|CKPT]", help="A run, a checkpoint, or RUN@latest.")
+        str, typer.Argument(metavar="RUN|CKPT", help="A run, a checkpoint, or RUN@latest.")
     ] = ".",
     address: Annotated[
-        str | None, typer.Argument(metavar="[ADDR]", help="List the records below this address.")
+        str | None, typer.Argument(metavar="ADDR", help="List the records below this address.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, help="Show so many; says if that cut.")

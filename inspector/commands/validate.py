@@ -92,7 +92,7 @@ def validate(
     session: Session,
     checkpoints: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CKPT...", help="Checkpoints' directories, or RUN@latest."),
+        typer.Argument(metavar="CKPT", help="Checkpoints' directories, or RUN@latest."),
     ] = None,
     level: Annotated[
         Level,

@@ -48,7 +48,9 @@ class NdjsonWriter(_Machine):
 
     def item(self, item: Item) -> None:
         """As :meth:`inspector.output.base.Writer.item`."""
-        self._write(spelled(item) + b"\n")
+        # Not joined: a record may be a large part of the memory that there is.
+        self._write(spelled(item))
+        self._write(b"\n")
 
     def end(self, summary: Item) -> None:
         """As :meth:`inspector.output.base.Writer.end`."""
@@ -68,7 +70,8 @@ class JsonWriter(_Machine):
 
     def item(self, item: Item) -> None:
         """As :meth:`inspector.output.base.Writer.item`."""
-        self._write((b",\n" if self._begun else self._head()) + spelled(item))
+        self._write(b",\n" if self._begun else self._head())
+        self._write(spelled(item))
         self._begun = True
 
     def end(self, summary: Item) -> None:

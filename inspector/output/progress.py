@@ -67,13 +67,13 @@ class PlainCounter(_Sparse):
     """A line of text every ten seconds."""
 
     def __init__(self, say: Callable[[str], None], what: str, total_records: int | None) -> None:
-        super().__init__(what, total_records)
+        super().__init__(safe_text(what), total_records)
         self._say = say
 
     def _tell(self, records: int, size_bytes: int, elapsed_s: float) -> None:
         total = "" if self._total is None else f" of {count(self._total)}"
         self._say(
-            f"{safe_text(self._what)}: {count(records)}{total} records, {size(size_bytes)}, {elapsed_s:.0f} s"
+            f"{self._what}: {count(records)}{total} records, {size(size_bytes)}, {elapsed_s:.0f} s"
         )
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ckptfmt.checkpoint import Checkpoint, ParticipantReader, open_checkpoint, store_at
-from ckptfmt.commit import Committed, Publication, PublicationState, Unknown
+from ckptfmt.commit import Publication, PublicationState, Unknown
 from ckptfmt.errors import (
     CkptError,
     CommitUnknownError,
     CorruptError,
     DeadlineError,
+    StateError,
     StorageError,
 )
 from ckptfmt.identity import EpisodeId, ParticipantId
@@ -105,7 +106,9 @@ class CheckpointStorage(Protocol):
 def translated(error: CkptError) -> ParticipantError:
     """An error of the format as an error of the participant."""
     kind: type[ParticipantError] = InvalidCheckpointStateError
-    if isinstance(error, DeadlineError):
+    if isinstance(error, StateError):
+        kind = StaleCheckpointError  # What is abandoned while it is written was resumed.
+    elif isinstance(error, DeadlineError):
         kind = DeadlineExceededError
     elif isinstance(error, StorageError | CommitUnknownError):
         kind = CheckpointFailedError
@@ -127,11 +130,8 @@ def claim(publication: Publication, may_publish: Callable[[], bool]) -> None:
         StaleCheckpointError: it was abandoned.
         DeadlineExceededError: it may not be published any more.
     """
-    try:
-        with _translating():
-            publication.claim(lambda: _check(may_publish))
-    except InvalidCheckpointStateError as error:
-        raise StaleCheckpointError("the checkpoint was resumed before it was stored") from error
+    with _translating():
+        publication.claim(lambda: _check(may_publish))
 
 
 def _check(may_publish: Callable[[], bool]) -> None:
@@ -163,18 +163,9 @@ class FormatStorage:
                 role=order.extras or None,
             )
             with writer:
-                try:
-                    for record in sorted(order.records, key=lambda record: record.key):
-                        writer.add(cast("TypedRecord | Record", record))
-                    outcome = writer.finish(lambda: _check(may_publish))
-                except CkptError as error:
-                    _refuse_abandoned(publication, error)
-                    raise
-            if isinstance(outcome, Committed):
-                return outcome.stored.data
-            if not isinstance(outcome, Unknown):
-                _refuse_abandoned(publication, outcome.reason)
-            raise outcome.reason
+                for record in sorted(order.records, key=lambda record: record.key):
+                    writer.add(cast("TypedRecord | Record", record))
+                return writer.finish(lambda: _check(may_publish)).require().data
 
     def settle(self, order: SaveOrder) -> None:
         """As :meth:`CheckpointStorage.settle`: by a tombstone, unless the manifest is there."""
@@ -206,11 +197,6 @@ def storage_of(layout: str) -> CheckpointStorage:
     if layout != "ckptfmt":
         raise ValueError(f"this release does not write the storage layout {layout}")
     return FormatStorage()
-
-
-def _refuse_abandoned(publication: Publication, error: CkptError) -> None:
-    if publication.state is PublicationState.ABANDONED:
-        raise StaleCheckpointError("the checkpoint was resumed before it was stored") from error
 
 
 def _load(reader: ParticipantReader, keys: frozenset[str]) -> Sequence[TypedRecord | Record]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -259,3 +262,49 @@ def test_data_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     write_checkpoint(LocalStore(tmp_path), "ck", {AGENT: [agent_record("r", text="é日")]}).require()
     ran = spawn("get", tmp_path / "ck", "agent/a1/r#/session", env={"LC_ALL": "C", **PLAIN})
     assert "é日" in ran.text
+
+
+def on_terminal(*arguments: str | Path) -> tuple[int, bytes]:
+    """Run the program with both streams on a pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [PROGRAM, *arguments], stdout=theirs, stderr=theirs, env={**PLAIN, "TERM": "xterm"}
+    ) as running:
+        os.close(theirs)
+        shown = b""
+        # Linux ends a terminal whose other side is gone with an error.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        return running.wait(60), shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cat", "CK"),
+        ("cat", "CK", "--bare"),
+        ("cat", "CK", "--format", "text"),
+        ("cat", "CK", "--json"),
+        ("get", "CK", "agent/a1/r#/session"),
+        ("get", "CK", "agent/a1/r", "--raw"),
+        ("get", "CK", "agent/a1/r#/session/messages/0/content", "--string"),
+        ("validate", "CK"),
+        ("ls", "CK", "agent"),
+        ("info", "CK"),
+        ("info", "\x1b]0;x\x07\u202e"),
+    ],
+)
+def test_on_a_real_terminal_only_colours_of_our_own_appear(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """I13, I14: also in errors that quote what was given."""
+    text = "\x1b[2J\x1b]52;c;aGk=\x07\x9b31m\u202e\u200b"
+    write_checkpoint(LocalStore(tmp_path), "ck", {AGENT: [agent_record("r", text=text)]}).require()
+    checkpoint = str(tmp_path / "ck")
+    code, shown = on_terminal(*(checkpoint if word == "CK" else word for word in arguments))
+    assert code == (4 if arguments[1] != "CK" else 0)
+    left = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u200b"} & set(left)
+    assert left

@@ -55,12 +55,12 @@ def test_the_weightiest_outcome_decides_and_both_facts_are_told(
 
     def body(session: Session) -> None:
         session.note(Exit.NEGATIVE, "different")
-        session.damage(CorruptError("first"))
+        session.damage(CorruptError("first").at(participant="agent/a0"))
         session.damage(CorruptError("second"))
 
     code, (summary,) = run(body, tmp_path / "out")
     assert code == Exit.INCOMPLETE
-    assert summary["reason"] == "first (and 1 more)"
+    assert summary["reason"] == "agent/a0: first (and 1 more)"
     told = [strict(line)["message"] for line in capsys.readouterr().err.splitlines()]
     assert told == ["first", "second"]
 

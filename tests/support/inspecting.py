@@ -110,7 +110,13 @@ def strict(text: str | bytes) -> Any:
         assert len({name for name, _ in pairs}) == len(pairs)
         return dict(pairs)
 
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=members)
+    # JSON has no limit for integers; int() has one.
+    return json.loads(
+        text,
+        parse_constant=_refuse_constant,
+        parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits,
+        object_pairs_hook=members,
+    )
 
 
 def documented(command: str, item: Any) -> None:

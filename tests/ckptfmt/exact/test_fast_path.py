@@ -478,7 +478,11 @@ def test_both_paths_spell_a_value_alike(value: object) -> None:
 
 def test_both_paths_spell_alike_what_takes_the_fast_one() -> None:
     seeded = random.Random(20)
-    plain = [value for value in (random_value(seeded) for _ in range(2000)) if _fast_text(value) is not None]
+    plain = [
+        value
+        for value in (random_value(seeded) for _ in range(2000))
+        if _fast_text(value) is not None
+    ]
     assert len(plain) > 200
     for value in plain:
         assert _Walk().encode(value).text == orjson.dumps(value)

@@ -170,6 +170,15 @@ def test_bytes_behind_the_end_are_corrupt_where_known_content_ends(garbage: byte
         assert list(_salvaged(data).values()) == list(LINES.values())
 
 
+def test_no_length_of_garbage_is_taken_for_content() -> None:
+    """F31: 1 to 4,096 bytes."""
+    garbage = random.Random(31).randbytes(4096)
+    for size in range(1, 4097):
+        with pytest.raises(CorruptError) as caught:
+            _lines(DATA + garbage[:size], known=size % 2 == 0)
+        assert caught.value.location.offset == len(DATA)
+
+
 def test_a_second_stream_behind_the_first_is_corrupt_where_the_first_ends() -> None:
     """F31: its END closes the file, and counts the bytes of its own stream only."""
     other, _ = build({"x": b"{}"}, uuid=b"o" * 16)

@@ -1,0 +1,225 @@
+"""Participants in the format: what is stored, what is refused, who wins, what is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ckptfmt.commit import Committed
+from ckptfmt.errors import CommitUnknownError, StorageFailedError
+from ckptfmt.identity import EpisodeId, ParticipantId
+from ckptfmt.layout import Folder
+from ckptfmt.payload import JsonPayload
+from ckptfmt.publish import publish_checkpoint
+from ckptfmt.record import Record
+from ckptfmt.schema import ResourcesRecord
+from ckptfmt.store import LocalStore, MemoryStore
+from ckptfmt.store.base import BytesLike, Store
+from participant.core.errors import (
+    CheckpointFailedError,
+    DeadlineExceededError,
+    InvalidCheckpointStateError,
+    ParticipantError,
+    StaleCheckpointError,
+)
+from participant.hooks import RecordLike
+from participant.runtime.saving import (
+    FormatStorage,
+    Publication,
+    PublicationState,
+    SaveOrder,
+    storage_of,
+)
+
+COUNTER = ParticipantId("counter", "c1")
+R1, R2 = EpisodeId("r1"), EpisodeId("r2", 3)
+
+
+def yes() -> bool:
+    """The lease holds."""
+    return True
+
+
+def record(episode: EpisodeId, value: object) -> Record:
+    """A plain record."""
+    return Record(episode_id=episode, members={"state": JsonPayload.from_value(value)})
+
+
+def order(
+    place: str,
+    *records: RecordLike,
+    checkpoint_id: str = "ck",
+    participant: ParticipantId = COUNTER,
+) -> SaveOrder:
+    """An order to store ``records``."""
+    return SaveOrder(checkpoint_id, place, participant, records, {"kept": [1]})
+
+
+def publish(place: Path, *participants: ParticipantId) -> None:
+    """Publish the checkpoint, as its controller does."""
+    store = LocalStore(place.parent)
+    outcome = publish_checkpoint(store, Folder(place.name), "ck", participants or [COUNTER])
+    assert isinstance(outcome, Committed)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """The folder of a checkpoint in a run."""
+    return tmp_path / "run" / "ck"
+
+
+def test_what_is_saved_is_loaded_within_its_scope(place: Path) -> None:
+    """P57."""
+    storage = FormatStorage()
+    records = [record(R2, (1, float("inf"))), record(R1, {"n": 1}), record(EpisodeId("r1x"), 0)]
+    manifest = msgspec.json.decode(storage.save(order(str(place), *records), Publication(), yes))
+    assert manifest["checkpoint_id"] == "ck"
+    assert manifest["episode_ids"] == ["r1", "r1x", "r2-a3"]
+    assert manifest["role"] == {"kept": [1]}
+    publish(place)
+    state = storage.load(str(place), COUNTER, frozenset({R1, R2, EpisodeId("r9")}))
+    assert state.source_checkpoint_id == "ck"
+    values = {r.episode_id: r.members["state"].value() for r in state.records}  # type: ignore[attr-defined]
+    assert values == {R1: {"n": 1}, R2: (1, float("inf"))}
+
+
+def test_records_of_a_role_come_back_typed_by_their_sessions(place: Path) -> None:
+    storage, participant = FormatStorage(), ParticipantId("resources", "res")
+    sessions = [
+        ResourcesRecord(episode_id=R1, session_id=f"s/{n}", state=None, owner=None)
+        for n in range(3)
+    ]
+    storage.save(order(str(place), *sessions, participant=participant), Publication(), yes)
+    publish(place, participant)
+    state = storage.load(str(place), participant, frozenset({R1}))
+    assert [r.session_id for r in state.records] == ["s/0", "s/1", "s/2"]  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_that_was_not_published_is_not_restored(place: Path) -> None:
+    storage = FormatStorage()
+    with pytest.raises(InvalidCheckpointStateError, match="missing"):
+        storage.load(str(place), COUNTER, frozenset({R1}))
+    storage.save(order(str(place), record(R1, 1)), Publication(), yes)
+    with pytest.raises(InvalidCheckpointStateError, match="incomplete"):
+        storage.load(str(place), COUNTER, frozenset({R1}))
+    publish(place)
+    with pytest.raises(InvalidCheckpointStateError, match="no participant"):
+        storage.load(str(place), ParticipantId("counter", "other"), frozenset({R1}))
+
+
+def test_damage_outside_the_scope_fails_the_restore_too(place: Path) -> None:
+    """P56: digests cover whole objects."""
+    storage = FormatStorage()
+    storage.save(order(str(place), record(R1, 1), record(R2, 2)), Publication(), yes)
+    publish(place)
+    (data,) = place.rglob("*.jsonl.zst")
+    whole = data.read_bytes()
+    for offset in (40, len(whole) // 2, len(whole) - 3):
+        data.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :])
+        with pytest.raises(InvalidCheckpointStateError):
+            storage.load(str(place), COUNTER, frozenset({R1}))
+    data.write_bytes(whole[:-1])
+    with pytest.raises(InvalidCheckpointStateError, match="torn"):
+        storage.load(str(place), COUNTER, frozenset({R1}))
+
+
+def test_a_repeat_finds_its_own_manifest_and_another_content_names_the_winner(place: Path) -> None:
+    """P41, P43."""
+    storage = FormatStorage()
+    first = storage.save(order(str(place), record(R1, 1)), Publication(), yes)
+    again = storage.save(order(str(place), record(R1, 1)), Publication(), yes)
+    assert again == first
+    token = msgspec.json.decode(first)["token"]
+    publication = Publication()
+    with pytest.raises(InvalidCheckpointStateError, match=token):
+        storage.save(order(str(place), record(R1, 2)), publication, yes)
+    assert publication.state is PublicationState.NOT_PUBLISHED
+    assert len(list(place.rglob("*.zst"))) == 1
+
+
+def test_after_abandonment_nothing_is_published_and_nothing_left(place: Path) -> None:
+    publication = Publication()
+    publication.abandon()
+    with pytest.raises(StaleCheckpointError):
+        FormatStorage().save(order(str(place), record(R1, 1)), publication, yes)
+    assert [path for path in place.rglob("*") if path.is_file()] == []
+
+
+def test_nothing_is_published_once_the_lease_has_run_out(place: Path) -> None:
+    with pytest.raises(DeadlineExceededError):
+        FormatStorage().save(order(str(place), record(R1, 1)), Publication(), lambda: False)
+    assert [path for path in place.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("twin", [record(R1, 2), record(R1, 1)])
+def test_two_records_of_one_key_are_refused(place: Path, twin: Record) -> None:
+    with pytest.raises(InvalidCheckpointStateError, match="duplicate_key"):
+        FormatStorage().save(order(str(place), record(R1, 1), twin), Publication(), yes)
+
+
+class LosesReplies(MemoryStore):
+    """A store whose create of a manifest may be done, but is not acknowledged."""
+
+    def __init__(self, is_done: bool) -> None:
+        super().__init__()
+        self.is_done = is_done
+        self.is_lost = True
+
+    def create(self, name: str, data: BytesLike) -> None:
+        """As always, while replies get through."""
+        if not self.is_lost or not name.endswith("manifest.json"):
+            super().create(name, data)
+            return
+        if self.is_done:
+            super().create(name, data)
+        raise CommitUnknownError("the reply was lost")
+
+    def read_small(self, name: str, max_bytes: int) -> bytes:
+        """Nothing gets through while replies are lost."""
+        if self.is_lost:
+            raise StorageFailedError("the connection was lost")
+        return super().read_small(name, max_bytes)
+
+
+def at(store: Store) -> Callable[[str], Store]:
+    """Always this store."""
+    return lambda place: store
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_lost_reply_leaves_the_publication_unknown_until_it_is_settled(is_done: bool) -> None:
+    """P40, P43: read back, or closed by a tombstone; a repeat then finds what stands there."""
+    store = LosesReplies(is_done)
+    storage = FormatStorage(at(store))
+    job, publication = order("/anywhere", record(R1, 1)), Publication()
+    with pytest.raises(CheckpointFailedError, match="commit_unknown"):
+        storage.save(job, publication, yes)
+    assert publication.state is PublicationState.UNKNOWN
+    with pytest.raises(CheckpointFailedError):
+        storage.settle(job)
+    store.is_lost = False
+    storage.settle(job)
+    if is_done:
+        assert storage.save(job, Publication(), yes)
+    else:
+        with pytest.raises(InvalidCheckpointStateError, match="aborted"):
+            storage.save(job, Publication(), yes)
+
+
+def test_a_store_that_fails_is_no_fault_of_the_data() -> None:
+    class Full(MemoryStore):
+        def create(self, name: str, data: BytesLike) -> None:
+            raise StorageFailedError("no space left on device")
+
+    with pytest.raises(ParticipantError) as caught:
+        FormatStorage(at(Full())).save(order("/x", record(R1, 1)), Publication(), yes)
+    assert caught.value.code == "checkpoint_error"
+
+
+def test_a_layout_that_is_not_written_is_refused_at_start_up() -> None:
+    assert isinstance(storage_of("ckptfmt"), FormatStorage)
+    with pytest.raises(ValueError, match="unheard-of"):
+        storage_of("unheard-of")
