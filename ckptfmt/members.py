@@ -20,6 +20,9 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def split_members(text: bytes, what: str) -> dict[str, msgspec.Raw]:
     """The members of the object that ``text`` is, in order; ``what`` names it in errors.
 
+    Values are checked for their syntax; that their strings are UTF-8 shows when they are
+    decoded.
+
     Raises:
         CorruptError: not a JSON object, or two members of one name.
     """

@@ -6,6 +6,7 @@ keys, episodes.  *Deep* decodes every record besides, encodes it again and compa
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import hashlib
 import heapq
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import itemgetter
+from typing import Final
 
 from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
 from ckptfmt.errors import (
@@ -39,6 +41,9 @@ from ckptfmt.store.names import join_name
 from ckptfmt.stream import Loss, StoredLine, StreamReader, salvage
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
+
+
+_PIECE_BYTES: Final = 1 << 20
 
 
 class Level(StrEnum):
@@ -175,7 +180,7 @@ class _Audit:
         for stored, digest in zip(stream.lines(), stream.digests(), strict=True):
             self._content.update(len(stored.line).to_bytes(8, "little") + digest)
             try:
-                stored.line.decode()
+                _check_utf8(stored.line)
                 record = self._reader.read(stored.line)
                 seen = (seen + _mark(record.key, stored.ordinal)) % (1 << 128)
                 self._episodes.add(record.episode_id.capture_key)
@@ -234,6 +239,14 @@ class _Audit:
                 error = CorruptError("two records have the same key").at(key=key)
                 yield Finding.of("key", error.at(**self._reader.place()))
             previous = key
+
+
+def _check_utf8(line: bytes) -> None:
+    # In pieces: a line of a gigabyte would become a string of several.
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(line), _PIECE_BYTES):
+        decoder.decode(line[start : start + _PIECE_BYTES])
+    decoder.decode(b"", final=True)
 
 
 def _mark(key: str, ordinal: int) -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "FORMAT_MAJOR",
     "FORMAT_MINOR",
     "FORMAT_NAME",
+    "MAX_ANNOTATION_BYTES",
     "MAX_BLOCK_RAW_BYTES",
     "MAX_BLOCK_RECORDS",
     "MAX_DEPTH",
@@ -101,3 +102,5 @@ MAX_DEPTH: Final = 500
 MAX_INLINE_DEPTH: Final = 250
 MAX_INTEGER_DIGITS: Final = 4300
 STARRED_FROM: Final = 4
+# Pointers repeat every key above them: text that a model wrote could make gigabytes of them.
+MAX_ANNOTATION_BYTES: Final = 64 << 20

@@ -17,11 +17,11 @@ from typing import Any, Final
 import orjson
 import ormsgpack
 
-from ckptfmt.errors import CycleError, DepthError, IntegerError, ValueRefusedError
+from ckptfmt.errors import CycleError, DepthError, IntegerError, SizeError, ValueRefusedError
 from ckptfmt.exact import pointer
 from ckptfmt.exact.annotations import STARRED, Tag, encode_runs
 from ckptfmt.exact.integers import fits_64_bits, to_digits
-from ckptfmt.wire import MAX_DEPTH, STARRED_FROM
+from ckptfmt.wire import MAX_ANNOTATION_BYTES, MAX_DEPTH, STARRED_FROM
 
 __all__ = ["MAX_VALUE_DEPTH", "Encoded", "encode", "is_plain_text"]
 
@@ -73,6 +73,7 @@ def encode(value: object) -> Encoded:
         CycleError: a container that holds itself.
         DepthError: too many levels.
         IntegerError: too many digits.
+        SizeError: the pointers of the annotations come to more than 64 MiB.
     """
     text = _fast_text(value)
     return _Walk().encode(value) if text is None else Encoded(text)
@@ -151,6 +152,7 @@ class _Walk:
         self._open: list[_Open] = []
         self._above: set[int] = set()
         self._entries: list[list[object]] = []
+        self._annotation_bytes = 0
 
     def encode(self, value: object) -> Encoded:
         holder = _Open([value])
@@ -248,24 +250,29 @@ class _Walk:
         if not frame.marks:
             return
         if len(self._open) == 1:
-            self._entries.extend(_entry("", tag, marks[0][1]) for tag, marks in frame.marks.items())
+            for tag, marks in frame.marks.items():
+                self._annotate("", tag, marks[0][1])
             return
         base = pointer.join(above.token for above in self._open[1:-1])
         for tag in _TAG_ORDER:
-            marks = frame.marks.get(tag, ())
+            marks = frame.marks.get(tag, [])
             if frame.keys is None and len(marks) >= STARRED_FROM and f"{tag}*" in STARRED:
-                runs = encode_runs(int(token) for token, _ in marks)
-                self._entries.append([base, f"{tag}*", runs])
+                self._annotate(base, f"{tag}*", encode_runs(int(token) for token, _ in marks))
                 continue
             for token, arg in marks:
-                self._entries.append(_entry(base + pointer.join([token]), tag, arg))
+                self._annotate(base + pointer.join([token]), tag, arg)
+
+    def _annotate(self, target: str, tag: str, arg: list[int] | None) -> None:
+        self._annotation_bytes += len(target) + len(tag)
+        if self._annotation_bytes > MAX_ANNOTATION_BYTES:
+            raise SizeError(
+                f"the annotations of a value exceed {MAX_ANNOTATION_BYTES:,} bytes",
+                advice="export fewer values that JSON cannot spell under long keys",
+            ).at(pointer=target[:1000])
+        self._entries.append([target, tag] if arg is None else [target, tag, arg])
 
     def _pointer(self) -> str:
         return pointer.join(frame.token for frame in self._open[1:])
-
-
-def _entry(target: str, tag: Tag, arg: list[int] | None) -> list[object]:
-    return [target, tag] if arg is None else [target, tag, arg]
 
 
 def is_plain_text(text: object) -> bool:

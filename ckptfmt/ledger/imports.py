@@ -2,9 +2,9 @@
 
 Content is written and synced first, under temporary names.  Then, one rollout after the
 other: whatever the rollout's later attempts have goes, then the target's token files, then
-the rows take their name by one rename, then the target's fence goes.  So each ledger is
-the old or the new one at every moment, new rows stay hidden behind an old fence until all
-is in place, and an import that died can be repeated.
+the rows take their name by one rename, then the target's fences go.  So each ledger is
+the old one, fenced, or the new one at every moment, and an import that died can be
+repeated.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def import_rows(folder: Folder, locks: Locks, rows: Mapping[str, Sequence[RowMem
             for key in contents:
                 for attempt in later[key]:
                     with locks.holding(attempt):
-                        STAGING.remove(folder, attempt)
-                        COMPLETE.remove(folder, attempt)
+                        _clear(folder, attempt)
+                        folder.unlink(file_name(attempt, Kind.LINEAGE))
+                        _unfence(folder, attempt)
                 with locks.holding(key):
-                    COMPLETE.remove(folder, key)
+                    _clear(folder, key)
                     folder.publish(staged[key], file_name(key, Kind.LINEAGE))
                     del staged[key]
-                    folder.unlink(file_name(key, Kind.FENCE))
+                    _unfence(folder, key)
         except BaseException:
             for temporary in staged.values():
                 folder.discard(temporary)
@@ -59,6 +60,16 @@ def import_rows(folder: Folder, locks: Locks, rows: Mapping[str, Sequence[RowMem
             raise
         if contents:
             folder.sync()
+
+
+def _clear(folder: Folder, key: str) -> None:
+    COMPLETE.hide(folder, key)
+    COMPLETE.remove_records(folder, key)
+
+
+def _unfence(folder: Folder, key: str) -> None:
+    folder.unlink(file_name(key, COMPLETE.fence))
+    folder.unlink(file_name(key, STAGING.fence))
 
 
 def _content(key: str, rows: Sequence[RowMembers]) -> bytes:

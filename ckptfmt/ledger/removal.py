@@ -57,8 +57,17 @@ class Family:
         for kind in self.records:
             folder.unlink(file_name(key, kind))
 
+    def hide(self, folder: Folder, key: str) -> None:
+        """Fence records that are about to go, if they are in several files.
+
+        These do not vanish at once, and half of them must not pass for a ledger.
+        """
+        if len(self.records) > 1 and self.has_records(folder, key):
+            self.write_fence(folder, key)
+
     def remove(self, folder: Folder, key: str) -> None:
         """Remove everything, the fence last."""
+        self.hide(folder, key)
         self.remove_records(folder, key)
         folder.unlink(file_name(key, self.fence))
 

@@ -154,6 +154,7 @@ class FormatStorage:
     ) -> bytes:
         """As :meth:`CheckpointStorage.save`."""
         with _translating():
+            publication.check_open()
             writer = ParticipantWriter(
                 self._open_store(order.checkpoint_dir),
                 Folder(),

@@ -68,7 +68,7 @@ def test_a_name_is_shown_without_control_characters() -> None:
      b"{'a':1}",
      b'{"a":NaN}', b'{"a":01}', b'{"a":"\\q"}', b'{"a":"\x01"}', b'{"\xff":1}', b"\xff",
      b'{"\\ud800":1}', b'{"a":"\\ud800"}', b'{"a":"\\udc00\\ud800"}',
-     b'{"a":"\xff"}', b'{"a": "\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":["\xc0\xaf"], "b":1}',
+     b'{"a": "\xff"}', b'{"a":["\xc0\xaf"], "b":1}',
      b"\xef\xbb\xbf{}"],
 )  # fmt: skip
 @pytest.mark.parametrize("frames", [0, 600, 900])
@@ -77,14 +77,24 @@ def test_what_is_no_object_in_utf_8_is_corrupt(text: bytes, frames: int) -> None
         at_depth(frames, lambda: split(text))
 
 
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf"])
+def test_a_value_that_is_no_utf_8_is_found_when_it_is_looked_at(bad: bytes) -> None:
+    """Values are not decoded here, and looking at every byte would cost a restore its speed."""
+    payload = JsonPayload.stored(split(b'{"a":"' + bad + b'"}')["a"])
+    with pytest.raises(CorruptError):
+        payload.value()
+    with pytest.raises(CorruptError):
+        payload.json_bytes()
+
+
 @pytest.mark.parametrize("frames", [0, 600, 900])
 @pytest.mark.parametrize(
     "rest",
     [b"[" * 400, b"[" * 5000, b"[" * 400 + b"]" * 400, b"[" * 5000 + b"]" * 5000 + b"}",
      b'{"a":' * 450,
      b"[" * 400 + b"]" * 400 + b',"a":1}', b"[" * 400 + b"]" * 400 + b', "b":2,"b":1}',
-     b'["\xff",' + b"[" * 400 + b"]" * 401 + b"}"],
-    ids=range(8),
+     ],
+    ids=range(7),
 )  # fmt: skip
 def test_deep_and_wrong_is_corrupt_from_any_stack(rest: bytes, frames: int) -> None:
     with pytest.raises(CorruptError):

@@ -12,7 +12,13 @@ import orjson
 import pytest
 from hypothesis import given
 
-from ckptfmt.errors import CycleError, DepthError, IntegerError, ValueRefusedError
+from ckptfmt.errors import (
+    CycleError,
+    DepthError,
+    IntegerError,
+    SizeError,
+    ValueRefusedError,
+)
 from ckptfmt.exact import encode, restore
 from ckptfmt.testing.same import assert_same
 from ckptfmt.testing.strategies import exact_values
@@ -317,3 +323,12 @@ def test_a_refusal_shows_nothing_of_the_value() -> None:
     with pytest.raises(ValueRefusedError) as caught:
         encode([b"secret"])
     assert "secret" not in str(caught.value)
+
+
+def test_annotations_that_would_grow_without_bound_are_refused() -> None:
+    """Keys that a model wrote, repeated in the pointer of every NaN below them."""
+    value: object = {"k" * 500: {str(number): math.nan for number in range(2000)}}
+    for _ in range(300):
+        value = {"k" * 500: value}
+    with pytest.raises(SizeError, match="annotations"):
+        encode(value)

@@ -3,12 +3,15 @@ from __future__ import annotations
 import io
 import random
 import threading
+from collections.abc import Callable
 
 import pytest
 import zstandard
 
 from ckptfmt.errors import CorruptError, RefusedError
 from ckptfmt.stream.codec import Compressor, decompress, decompress_large, decompress_leniently
+
+Decode = Callable[[bytes, int], bytes]
 
 TEXT = b"\n".join(b'{"number":%d,"square":%d}' % (n, n * n) for n in range(40_000))
 
@@ -18,15 +21,14 @@ def _large(frame: bytes, raw_bytes: int) -> bytes:
     return line + last
 
 
-def _frame(raw: bytes, **options: bool) -> bytes:
-    settings = {"write_checksum": True, "write_content_size": True} | options
-    return zstandard.ZstdCompressor(**settings).compress(raw)
+def _frame(raw: bytes, *, checksum: bool = True, size: bool = True) -> bytes:
+    compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=size)
+    return compressor.compress(raw)
 
 
 @pytest.mark.parametrize("level", [-7, 1, 19])
 @pytest.mark.parametrize("decode", [decompress, _large])
-def test_one_shot_and_pieces_come_back_both_ways(level: int, decode: object) -> None:
-    assert callable(decode)
+def test_one_shot_and_pieces_come_back_both_ways(level: int, decode: Decode) -> None:
     compressor = Compressor(level)
     cut = [TEXT[start : start + 70_001] for start in range(0, len(TEXT), 70_001)]
     for frame in (compressor.compress(TEXT), b"".join(compressor.compress_pieces(cut, len(TEXT)))):
@@ -60,8 +62,8 @@ BAD_FRAMES = {
     "a skippable frame more": _frame(TEXT) + b"\x5c\x2a\x4d\x18\0\0\0\0",
     "a frame more": _frame(TEXT) + _frame(b""),
     "wrong checksum": _frame(TEXT)[:-1] + bytes([_frame(TEXT)[-1] ^ 1]),
-    "no checksum": _frame(TEXT, write_checksum=False),
-    "no content size": _frame(TEXT, write_content_size=False),
+    "no checksum": _frame(TEXT, checksum=False),
+    "no content size": _frame(TEXT, size=False),
     "another content size": _frame(TEXT + b"!"),
     "a bomb": _frame(bytes(256 << 20)),
 }
@@ -69,9 +71,8 @@ BAD_FRAMES = {
 
 @pytest.mark.parametrize("name", BAD_FRAMES)
 @pytest.mark.parametrize("decode", [decompress, _large])
-def test_anything_but_the_frame_that_belongs_there_is_corrupt(name: str, decode: object) -> None:
+def test_anything_but_the_frame_that_belongs_there_is_corrupt(name: str, decode: Decode) -> None:
     """F30."""
-    assert callable(decode)
     with pytest.raises(CorruptError):
         decode(BAD_FRAMES[name], len(TEXT))
 
@@ -87,7 +88,9 @@ def test_a_window_over_the_limit_is_corrupt() -> None:
 
 
 def test_a_dictionary_is_refused() -> None:
-    samples = [b'{"number":%d,"text":"sample %d"}' % (n, n * n) for n in range(2000)]
+    samples: list[bytes | bytearray | memoryview] = [
+        b'{"number":%d,"text":"sample %d"}' % (n, n * n) for n in range(2000)
+    ]
     trained = zstandard.train_dictionary(4096, samples)
     frame = zstandard.ZstdCompressor(dict_data=trained, write_checksum=True).compress(samples[5])
     with pytest.raises(CorruptError, match="dictionary"):

@@ -156,6 +156,19 @@ def test_the_records_of_an_attempt_that_is_being_retired_are_not_stored() -> Non
     assert world.refusals[5] == "invalid_checkpoint_state"
 
 
+def test_a_restore_lifts_the_fence_of_what_it_installs() -> None:
+    world = MachineWorld()
+    (attempt,) = episodes_of("r1-a1")
+    world.call(world.request("retire", "any", episodes=[attempt]))
+    world.step(ev.Stopped(attempt))
+    world.step(ev.Freed(attempt))
+    assert world.machine.table_sizes["fences"] == 1
+    world.call(world.request("restore", episodes=episodes_of("r1")))
+    world.step(ev.Loaded(1, "source", frozenset(episodes_of("r1"))))
+    world.step(ev.Installed(1))
+    assert ef.Wait(9) in world.step(ev.Enter(9, attempt))
+
+
 def test_overlapping_retires_cancel_once_and_each_batch_answers_as_a_whole() -> None:
     world = MachineWorld()
     r1, r2, r3 = episodes_of("r1,r2,r3")
