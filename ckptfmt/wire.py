@@ -81,7 +81,7 @@ TOKEN_BYTES: Final = 12
 CRC_BYTES: Final = 4
 DIGEST_BYTES: Final = 16
 
-BLOCK_TARGET_BYTES: Final = 1 << 20
+BLOCK_TARGET_BYTES: Final = 2 << 20
 MAX_RECORD_BYTES: Final = 1 << 30
 # A block of several records; one record larger than this has a block of its own.
 MAX_BLOCK_RAW_BYTES: Final = 1 << 24

@@ -41,6 +41,7 @@ _STRICT: Final = (
 # In MessagePack a float is 0xCB and eight bytes; all exponent bits set is NaN or infinity.
 # UTF-8 text cannot hold 0xCB before 0x7F or 0xFF, so a match elsewhere is rare.
 _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+_HOPS: Final = 256
 # orjson writes 254 levels; a subtree this high is written first and spliced.
 _SPLICE_HEIGHT: Final = 200
 _INF: Final = float("inf")
@@ -83,13 +84,25 @@ def _fast_text(value: object) -> bytes | None:
     """The text of a value without surprises; None where a walk has to look."""
     try:
         packed = ormsgpack.packb(value, option=_STRICT)
-        suspicious = _NOT_FINITE.search(packed) is not None
+        suspicious = _may_hold_non_finite(packed)
         del packed
         text = orjson.dumps(value)
     except (ormsgpack.MsgpackEncodeError, orjson.JSONEncodeError):
         return None
     # What is not finite stands as null in the text.
     return None if suspicious and b"null" in text else text
+
+
+def _may_hold_non_finite(packed: bytes) -> bool:
+    # Where floats are rare, as in text, hopping from one to the next beats any scan.
+    at = packed.find(b"\xcb")
+    for _ in range(_HOPS):
+        if at < 0:
+            return False
+        if _NOT_FINITE.match(packed, at):
+            return True
+        at = packed.find(b"\xcb", at + 1)
+    return at >= 0 and _NOT_FINITE.search(packed, at) is not None
 
 
 class _Pair(list[Any]):

@@ -49,9 +49,9 @@ class OpenLedger:
 
     def refresh(self) -> None:
         """Read the state again if another process wrote it."""
-        status = self._folder.stat(self._state_name)
-        if _identity_of(status) != self._identity:
-            self._load(_identity_of(status))
+        identity = _identity_of(self._folder.stat(self._state_name))
+        if identity != self._identity:
+            self._load(identity)
 
     @property
     def weight(self) -> int:
@@ -116,7 +116,7 @@ class OpenLedger:
         self.digests[call_id] = digest
         self.version += 1
         behind = self._lines.position - self.state.indexed_size
-        if behind > max(INDEX_TAIL_BYTES, self._lines.position // INDEX_TAIL_DIVISOR):
+        if behind > INDEX_TAIL_BYTES and behind > self._lines.position // INDEX_TAIL_DIVISOR:
             # The entry is durable already; the next put tries the index again.
             with contextlib.suppress(OSError):
                 self._write_state()

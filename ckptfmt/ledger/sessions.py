@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from ckptfmt.errors import CkptError, RefusedError
 from ckptfmt.ledger.cache import BoundedCache
 from ckptfmt.ledger.folder import Folder
-from ckptfmt.ledger.locks import Held, Locks
+from ckptfmt.ledger.locks import Locks
 from ckptfmt.ledger.names import Kind, check_key, file_name
 from ckptfmt.store.os_calls import OsCalls
 
@@ -18,6 +18,7 @@ __all__ = ["Session", "Sessions"]
 
 # Each holds up to three descriptors.
 _MAX_OPEN: Final = 64
+_TRANSLATED: Final = (OSError, CkptError)
 
 
 class _Kept(Protocol):
@@ -93,7 +94,7 @@ def _close(kept: _Kept) -> None:
 class Session(Generic[_K]):
     """One use of a rollout.  A class, for a generator costs a put several microseconds."""
 
-    __slots__ = ("_action", "_held", "_kept", "_key", "_sessions")
+    __slots__ = ("_action", "_kept", "_key", "_own_fd", "_sessions")
 
     def __init__(self, sessions: Sessions[_K], key: str, action: str) -> None:
         self._sessions = sessions
@@ -102,17 +103,17 @@ class Session(Generic[_K]):
 
     def __enter__(self) -> _K:
         sessions, key = self._sessions, self._key
-        self._held: Held = sessions.locks.holding(key)
         try:
-            self._held.acquire()
+            own_fd = sessions.locks.acquire(key)
             try:
                 kept = sessions.kept.take(key) or sessions.make(sessions.folder, key)
                 kept.refresh()
             except BaseException:
-                self._held.release()
+                sessions.locks.release(key, own_fd)
                 raise
-        except (OSError, CkptError) as error:
+        except _TRANSLATED as error:
             sessions.raise_mapped(error, key, self._action)
+        self._own_fd = own_fd
         self._kept = kept
         return kept
 
@@ -127,6 +128,6 @@ class Session(Generic[_K]):
             self._sessions.kept.put(self._key, self._kept, self._kept.weight)
         else:
             self._kept.close()
-        self._held.release()
-        if isinstance(error, OSError | CkptError):
+        self._sessions.locks.release(self._key, self._own_fd)
+        if isinstance(error, _TRANSLATED):
             self._sessions.raise_mapped(error, self._key, self._action)

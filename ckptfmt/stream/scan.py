@@ -1,13 +1,13 @@
 """The strict walk over a whole stream.
 
-Two threads work ahead of the consumer: one reads, hashes the file and decodes
-blocks, the other cuts them into lines and checks those.  A block that is too
-large to be held twice, and what follows the blocks, is left to the consumer's
-own thread; the walk pauses before it.
+A thread works ahead of the consumer: it reads, hashes the file, decodes blocks, and
+cuts and checks their lines.  A block that is too large to be held twice, and what
+follows the blocks, is left to the consumer's own thread; the walk pauses before it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,17 +28,16 @@ from ckptfmt.wire import EMPTY_ZSTD_FRAME, TAG_BLOCK
 __all__ = ["Scan", "read_head"]
 
 # Blocks ahead of the consumer; with LARGE_BYTES this bounds what is held for it.
-_AHEAD_BLOCKS: Final = 4
+_AHEAD_BLOCKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block on its way; ``raw`` is None where the frame is still to be read."""
+    """Where a block lies; as a step, one whose frame is still to be read."""
 
     header: BlockHeader
     offset: int
     size_bytes: int
-    raw: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,10 @@ class _Lines:
 
 class _EndOfBlocks:
     """What the walk gives when it meets another piece than BLCK."""
+
+
+_Step = _Lines | _Block | _EndOfBlocks | None
+"""None: the walk has paused."""
 
 
 def read_head(feed: Feed) -> Head:
@@ -75,11 +78,11 @@ def read_head(feed: Feed) -> Head:
 class Scan:
     """One strict read of a stream from its first byte to its last."""
 
-    def __init__(self, source: RangeSource, facts: StreamFacts | None) -> None:
+    def __init__(self, source: RangeSource, facts: StreamFacts | None, *, digests: bool) -> None:
         self._source = source
         self._facts = facts
         self._feed = Feed(source, whole=facts is not None)
-        self._tally = Tally()
+        self._tally = Tally(digests=digests)
         self._uuid = b""
         self._paused = False
         self._next_block = 0
@@ -107,13 +110,16 @@ class Scan:
             raise
 
     def _blocks(self) -> Iterator[StoredLine]:
-        walker = ThreadPoolExecutor(1, "ckptfmt-read")
-        checker = ThreadPoolExecutor(1, "ckptfmt-check")
-        ahead: deque[Future[_Lines | _Block | _EndOfBlocks | None]] = deque()
+        worker = ThreadPoolExecutor(1, "ckptfmt-read")
+        ahead: deque[Future[_Step]] = deque()
         try:
             while True:
                 while len(ahead) < _AHEAD_BLOCKS:
-                    ahead.append(checker.submit(self._check, walker.submit(self._step)))
+                    begun = threading.Event()
+                    ahead.append(worker.submit(self._step, begun))
+                # Decoding needs no interpreter lock, but the way there does, and a busy
+                # consumer would not let go of it before its switch interval is over.
+                begun.wait()
                 item = ahead.popleft().result()
                 if isinstance(item, _EndOfBlocks):
                     return
@@ -122,36 +128,40 @@ class Scan:
                     # feed is used from here.
                     while ahead:
                         ahead.popleft().result()
-                    item = self._check_here(item)
+                    item = self._decode_here(item)
                     self._paused = False
                 if item is not None:
                     yield from _drain(item)
         finally:
-            walker.shutdown(cancel_futures=True)
-            checker.shutdown(cancel_futures=True)
+            worker.shutdown(cancel_futures=True)
 
-    def _step(self) -> _Block | _EndOfBlocks | None:
-        # On the walker's thread.  Paused until proven that the next step may follow at
+    def _step(self, begun: threading.Event) -> _Step:
+        # On the worker's thread.  Paused until proven that the next step may follow at
         # once: an error, a large block and the end of the blocks leave it so.
-        if self._paused:
-            return None
-        self._paused = True
         offset = self._feed.offset
         try:
+            if self._paused:
+                return None
+            self._paused = True
             if Prefix.decode(self._feed.peek(PREFIX_BYTES)).tag != TAG_BLOCK:
                 return _EndOfBlocks()
             piece, _ = self._feed.take_piece()
             header = BlockHeader.decode(piece)
             self._check_sequence(header)
             self._feed.require(header.stored_bytes)
-            raw = None
-            if header.raw_bytes <= LARGE_BYTES:
-                raw = open_block(header, self._feed.take(header.stored_bytes))
-                self._paused = False
+            block = _Block(header, offset, len(piece) + header.stored_bytes)
+            if header.raw_bytes > LARGE_BYTES:
+                return block
+            frame = self._feed.take(header.stored_bytes)
+            begun.set()
+            lines = cut_lines(header, open_block(header, frame))
+            self._paused = False
         except DataError as error:
             error.at(offset=offset)
             raise
-        return _Block(header, offset, len(piece) + header.stored_bytes, raw)
+        finally:
+            begun.set()
+        return self._judge(block, lines)
 
     def _check_sequence(self, header: BlockHeader) -> None:
         if header.uuid != self._uuid:
@@ -166,16 +176,7 @@ class Scan:
         self._next_block += 1
         self._next_ordinal = header.next_ordinal
 
-    def _check(
-        self, step: Future[_Block | _EndOfBlocks | None]
-    ) -> _Lines | _Block | _EndOfBlocks | None:
-        # On the checker's thread.
-        item = step.result()
-        if not isinstance(item, _Block) or item.raw is None:
-            return item
-        return self._judge(item, cut_lines(item.header, item.raw))
-
-    def _check_here(self, block: _Block) -> _Lines:
+    def _decode_here(self, block: _Block) -> _Lines:
         header = block.header
         try:
             if is_large(header):

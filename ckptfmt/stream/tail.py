@@ -98,20 +98,21 @@ class _Tail:
 
     def _directory(self, piece: bytes) -> None:
         tally = self._tally
+        index = Index.decode(piece)
         expected = Index(
             self._uuid,
             tally.records,
             tally.blocks,
             tally.raw_bytes,
-            tally.content_digest,
+            tally.content_digest if tally.with_digests else index.content_digest,
             tuple(self._pages),
             tuple(self._sections),
         )
-        if Index.decode(piece) != expected:
+        if index != expected:
             raise CorruptError("INDX is not the index of the blocks and pieces before it")
         if self._places != tally.places:
             raise CorruptError("the entries of the index are not the places of the records")
-        if self._digests.digest() != tally.digests_digest:
+        if tally.with_digests and self._digests.digest() != tally.digests_digest:
             raise CorruptError("the record digests are not those of the records")
 
     def _end(self, piece: bytes) -> End:

@@ -24,9 +24,10 @@ def sum_of(places: Iterable[tuple[int, ...]]) -> int:
 
 
 class Tally:
-    """Totals and digests of the blocks so far."""
+    """Totals of the blocks so far, and with ``digests`` those of their records."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, digests: bool) -> None:
+        self.with_digests = digests
         self.records = 0
         self.blocks = 0
         self.raw_bytes = 0
@@ -38,9 +39,10 @@ class Tally:
         self, header: BlockHeader, offset: int, size_bytes: int, lines: Iterable[bytes]
     ) -> None:
         """Take in a block: where it lies in the file, and its lines."""
-        digests = [record_digest(line) for line in lines]
-        self._content.update(content_rows(header.lengths, digests))
-        self._digests.update(b"".join(digests))
+        if self.with_digests:
+            digests = [record_digest(line) for line in lines]
+            self._content.update(content_rows(header.lengths, digests))
+            self._digests.update(b"".join(digests))
         places, start = [], 0
         for ordinal, length in enumerate(header.lengths, header.first_ordinal):
             places.append((ordinal, offset, size_bytes, start, length))

@@ -33,6 +33,7 @@ __all__ = [
     "RequestError",
     "RequestTooLargeError",
     "RolloutIdRequiredError",
+    "RolloutRetiredError",
     "StaleAttemptError",
     "StaleCheckpointError",
     "UnauthorizedError",
@@ -113,6 +114,12 @@ class StaleAttemptError(NotNowError):
     """The attempt was retired, or a later one continues it; it will not run again."""
 
     code = "stale_attempt"
+
+
+class RolloutRetiredError(NotNowError):
+    """The rollout's capture ledger was retired; that is not an empty ledger."""
+
+    code = "retired"
 
 
 class CheckpointParkedError(NotNowError):

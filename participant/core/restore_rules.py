@@ -40,10 +40,12 @@ class RestoreRules:
     def finish_retires(self, now: float) -> None:
         """Free what has stopped, and put up the fences of what is freed.
 
-        An install under way may bring what a retire frees, so it is waited for.
+        An install under way may bring what a retire frees, and a release may be freeing it
+        already, so both are waited for.
         """
         state = self._state
-        if state.restoring is None or not state.restoring.is_installing:
+        is_installing = state.restoring is not None and state.restoring.is_installing
+        if not is_installing and not state.holds:
             state.retiring.free_stopped()
         for batch in state.retiring.take_finished():
             for episode in batch.members:

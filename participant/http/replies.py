@@ -24,6 +24,7 @@ STATUS_OF: Final[Mapping[str, int]] = {
     "stale_attempt": 409,
     "checkpoint_parked": 409,
     "admission_closed": 409,
+    "retired": 410,
     "request_too_large": 413,
     "invalid_request": 422,
     "invalid_checkpoint_state": 422,

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ckptfmt.errors import CkptError
 from ckptfmt.identity import EpisodeId
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record
@@ -54,7 +55,11 @@ class StatefulHooks(DefaultHooks, ABC):
         """
         records = []
         for episode in [episode for episode in self.episodes() if episode in scope]:
-            state = JsonPayload.from_value(self.snapshot(episode))
+            try:
+                state = JsonPayload.from_value(self.snapshot(episode))
+            except CkptError as error:
+                error.at(key=episode.capture_key)
+                raise
             records.append(Record(episode_id=episode, members={_STATE: state}))
             await asyncio.sleep(0)  # Other requests, status among them, are served meanwhile.
         return Export(records)

@@ -33,6 +33,7 @@ from participant.runtime.saving import (
     Publication,
     PublicationState,
     SaveOrder,
+    translating,
 )
 
 __all__ = ["SETTLE_RETRY_S", "Jobs"]
@@ -216,7 +217,8 @@ class Jobs:
 def _translating() -> Iterator[None]:
     """A refusal stays as it is; anything else is a defect: logged, and told without its text."""
     try:
-        yield
+        with translating():
+            yield
     except ParticipantError:
         raise
     except asyncio.CancelledError as error:

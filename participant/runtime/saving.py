@@ -48,6 +48,7 @@ __all__ = [
     "claim",
     "storage_of",
     "translated",
+    "translating",
 ]
 
 
@@ -106,9 +107,7 @@ class CheckpointStorage(Protocol):
 def translated(error: CkptError) -> ParticipantError:
     """An error of the format as an error of the participant."""
     kind: type[ParticipantError] = InvalidCheckpointStateError
-    if isinstance(error, StateError):
-        kind = StaleCheckpointError  # What is abandoned while it is written was resumed.
-    elif isinstance(error, DeadlineError):
+    if isinstance(error, DeadlineError):
         kind = DeadlineExceededError
     elif isinstance(error, StorageError | CommitUnknownError):
         kind = CheckpointFailedError
@@ -116,11 +115,24 @@ def translated(error: CkptError) -> ParticipantError:
 
 
 @contextlib.contextmanager
-def _translating() -> Iterator[None]:
+def translating() -> Iterator[None]:
+    """Errors of the format that the block raises become errors of the participant."""
     try:
         yield
     except CkptError as error:
         raise translated(error) from error
+
+
+@contextlib.contextmanager
+def _publishing() -> Iterator[None]:
+    """As :func:`translating`, where a state that forbids going on is that of the publication."""
+    try:
+        with translating():
+            yield
+    except InvalidCheckpointStateError as error:
+        if isinstance(error.__cause__, StateError):
+            raise StaleCheckpointError("it was resumed before it was stored") from error
+        raise
 
 
 def claim(publication: Publication, may_publish: Callable[[], bool]) -> None:
@@ -130,7 +142,7 @@ def claim(publication: Publication, may_publish: Callable[[], bool]) -> None:
         StaleCheckpointError: it was abandoned.
         DeadlineExceededError: it may not be published any more.
     """
-    with _translating():
+    with _publishing():
         publication.claim(lambda: _check(may_publish))
 
 
@@ -153,7 +165,7 @@ class FormatStorage:
         self, order: SaveOrder, publication: Publication, may_publish: Callable[[], bool]
     ) -> bytes:
         """As :meth:`CheckpointStorage.save`."""
-        with _translating():
+        with _publishing():
             publication.check_open()
             writer = ParticipantWriter(
                 self._open_store(order.checkpoint_dir),
@@ -170,7 +182,7 @@ class FormatStorage:
 
     def settle(self, order: SaveOrder) -> None:
         """As :meth:`CheckpointStorage.settle`: by a tombstone, unless the manifest is there."""
-        with _translating():
+        with translating():
             store = self._open_store(order.checkpoint_dir)
             outcome = abort_participant(store, Folder(), order.checkpoint_id, order.participant)
             if isinstance(outcome, Unknown):
@@ -180,7 +192,7 @@ class FormatStorage:
         self, checkpoint_dir: str, participant: ParticipantId, episodes: frozenset[EpisodeId]
     ) -> LoadedState:
         """As :meth:`CheckpointStorage.load`; the checkpoint has to be published."""
-        with _translating():
+        with translating():
             checkpoint: Checkpoint = open_checkpoint(self._open_store(checkpoint_dir))
             reader = checkpoint.participant(participant)
             reader.check_sizes()

@@ -131,10 +131,13 @@ class MachineWorld:
         """Let time pass, with a tick whenever the machine wants one and one at the end."""
         end = self.now + seconds
         effects: list[ef.Effect] = []
+        last = -1.0
         while True:
             wakeup = self.machine.wakeup()
             if wakeup is None or wakeup >= end:
                 break
+            assert wakeup > last, f"the machine asks for {wakeup} over and over"
+            last = wakeup
             self.now = max(self.now, wakeup)
             effects += self.step(ev.Tick())
         self.now = end

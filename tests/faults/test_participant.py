@@ -7,9 +7,7 @@ published.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,34 +26,20 @@ from participant.core.phases import Phase
 from participant.hooks import Export, Scope
 from participant.roles.generic import StateTable
 from participant.testing.clock import settle
-from participant.testing.storage import MemoryStorage
-from tests.support.participants import Hang, ServerWorld, until
+from tests.support.participants import (
+    R1,
+    R2,
+    BadHooks,
+    Hang,
+    ServerWorld,
+    check_at_rest,
+    prepared_world,
+    published,
+    raising,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
-R1, R2 = EpisodeId("r1"), EpisodeId("r2")
-
-
-async def check_at_rest(world: ServerWorld) -> None:
-    """Idle, open, empty."""
-    await until(lambda: world.leftovers == {})
-    status = world.participant.status()
-    assert (status.phase, status.checkpoint_id, status.publication) == (Phase.IDLE, None, None)
-    assert not world.participant.is_closed
-    async with asyncio.timeout(10), world.participant.admission.enter(EpisodeId("probe")):
-        pass
-
-
-def published(world: ServerWorld) -> list[str]:
-    """The checkpoints of which a manifest stands somewhere."""
-    return [s.checkpoint_id for s in world.storage.stored.values() if s.records is not None]
-
-
-async def prepared_world(**settings: Any) -> ServerWorld:
-    """A server with two states, in prepared."""
-    world = ServerWorld(**settings)
-    world.hooks[R1], world.hooks[R2] = {"step": 1}, {"step": 2}
-    await world.send("prepare")
-    return world
 
 
 @pytest.mark.parametrize("step", ["write", "claim"])
@@ -72,6 +56,22 @@ async def test_resume_while_the_disk_hangs_before_publication(step: str) -> None
     hang.release()
     await check_at_rest(world)
     assert published(world) == []
+
+
+async def test_a_write_that_was_called_off_publishes_nothing_into_the_next_checkpoint() -> None:
+    """The next one is open, with a lease of its own, when the disk goes on."""
+    world = await prepared_world()
+    hang = Hang(world.storage, "claim")
+    commit = world.begin("commit")
+    await until(hang.reached.is_set)
+    await world.send("resume")
+    await world.send("prepare", "next")
+    hang.release()
+    await until(lambda: world.participant.table_sizes["tasks"] == 0)
+    assert published(world) == []
+    await world.send("resume", "next")
+    await asyncio.gather(commit, return_exceptions=True)
+    await check_at_rest(world)
 
 
 async def test_resume_while_publication_is_claimed_waits_for_its_end() -> None:
@@ -200,40 +200,6 @@ async def test_too_many_hung_threads_fail_new_work_at_once() -> None:
     assert published(world) == []
 
 
-class BadHooks(StateTable):
-    """Hooks whose export or install does what a test wants."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.export_does: Any = None
-        self.install_does: Any = None
-        self.released: list[frozenset[EpisodeId]] = []
-
-    async def export(self, scope: Scope) -> Export:
-        """As the test wants, or as always."""
-        if self.export_does is not None:
-            result = await self.export_does(scope)
-            if result is not None:
-                return result  # type: ignore[no-any-return]
-        return await super().export(scope)
-
-    async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
-        """As always, and then as the test wants."""
-        await super().install(records, episodes)
-        if self.install_does is not None:
-            await self.install_does()
-
-    async def release(self, episodes: frozenset[EpisodeId]) -> None:
-        """As always, and remembered."""
-        self.released.append(episodes)
-        await super().release(episodes)
-
-
-async def raising(scope: Scope | None = None) -> None:
-    """Fail with a text that is nobody's business."""
-    raise RuntimeError("secret-detail")
-
-
 async def cancelled(scope: Scope) -> None:
     """Await something that was cancelled."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -248,19 +214,17 @@ async def not_records(scope: Scope) -> Export:
 
 async def twice(scope: Scope) -> Export:
     """Return a record twice."""
-    export = await outside(scope)
-    return Export([*export.records, *export.records])
-
-
-def _table() -> StateTable:
     table = StateTable()
-    table[R1] = 1
-    return table
+    table[R2] = 1
+    export = await table.export(scope)
+    return Export([*export.records, *export.records])
 
 
 async def outside(scope: Scope) -> Export:
     """Ignore the scope."""
-    return await StateTable.export(_table(), Scope.of(None))
+    table = StateTable()
+    table[R1] = 1
+    return await table.export(Scope.of(None))
 
 
 BAD_EXPORTS = [
@@ -287,6 +251,16 @@ async def test_an_export_that_fails_or_returns_bad_records(
     assert published(world) == []
     hooks.export_does = None
     await world.send("commit", episodes=[R2])
+    await world.send("resume")
+    await check_at_rest(world)
+
+
+async def test_a_state_that_cannot_be_stored_is_named() -> None:
+    world = ServerWorld()
+    world.hooks[R1], world.hooks[R2] = {"fine": 1}, {"day": {1, 2}}
+    await world.send("prepare")
+    with pytest.raises(InvalidCheckpointStateError, match=r"'r2'.*/day"):
+        await world.send("commit")
     await world.send("resume")
     await check_at_rest(world)
 
@@ -368,7 +342,7 @@ async def test_the_lease_runs_out_while_the_disk_hangs_and_nothing_is_published(
     await asyncio.gather(commit, return_exceptions=True)
     world.clock._now += 1000  # The loop is stuck: no timer fires.
     hang.release()
-    await until(lambda: world.participant.table_sizes["tasks"] <= 1)
+    await until(lambda: world.participant.table_sizes["tasks"] == 0)
     assert published(world) == []
     await world.clock.advance(0)
     await world.clock.advance(1)
@@ -384,148 +358,6 @@ async def test_renewals_hold_a_checkpoint_past_its_first_lease() -> None:
     await world.send("commit")
     await world.send("resume")
     await check_at_rest(world)
-
-
-async def restorable() -> MemoryStorage:
-    """Storage with a checkpoint of two episodes in ``dir``."""
-    world = await prepared_world()
-    await world.send("commit")
-    await world.send("resume")
-    return world.storage
-
-
-async def test_a_restore_that_fails_leaves_the_server_as_it_was_and_a_good_one_works() -> None:
-    """P54."""
-    world = ServerWorld(storage=await restorable())
-    with pytest.raises(InvalidCheckpointStateError):
-        await world.send("restore", "a", episodes=[R1], checkpoint_dir="elsewhere")
-    assert world.participant.status().phase is Phase.IDLE
-    assert not world.participant.is_closed
-    assert (await world.send("resume", "a")).idempotent  # type: ignore[attr-defined]
-    reply = await world.send("restore", "b", episodes=[R1, EpisodeId("unknown")])
-    assert reply.restored == ("r1-a1",)  # type: ignore[attr-defined]
-    assert list(world.hooks.episodes()) == [R1.continuation]
-    await world.send("resume", "b")
-
-
-async def test_a_server_that_served_or_holds_something_refuses_a_restore_by_name() -> None:
-    """P53."""
-    storage = await restorable()
-    served = ServerWorld(storage=storage)
-    async with served.participant.admission.enter(R1):
-        pass
-    with pytest.raises(InvalidPhaseError, match="served"):
-        await served.send("restore", "a", episodes=[R1])
-    await check_at_rest(served)
-    holding = ServerWorld(storage=storage)
-    holding.hooks[R2] = 1
-    with pytest.raises(InvalidPhaseError, match="holds r2"):
-        await holding.send("restore", "a", episodes=[R1])
-    await check_at_rest(holding)
-
-
-async def test_probes_and_untagged_calls_do_not_end_freshness() -> None:
-    world = ServerWorld(storage=await restorable())
-    async with world.participant.admission.enter(None):
-        pass
-    await world.send("restore", "a", episodes=[R1])
-    await world.send("resume", "a")
-
-
-async def test_an_install_that_raises_is_freed_again() -> None:
-    """P60: the whole restore fails, and half of it never runs."""
-    hooks = BadHooks()
-    hooks.install_does = raising
-    world = ServerWorld(hooks, await restorable())
-    with pytest.raises(InternalError):
-        await world.send("restore", "a", episodes=[R1, R2])
-    await settle()
-    assert hooks.released == [frozenset({R1.continuation, R2.continuation})]
-    assert len(hooks) == 0
-    await check_at_rest(world)
-
-
-async def test_an_install_that_outlives_its_restore_keeps_admission_closed_until_it_ends() -> None:
-    """P59."""
-    hooks = BadHooks()
-    go = asyncio.Event()
-
-    async def slow() -> None:
-        await go.wait()
-
-    hooks.install_does = slow
-    world = ServerWorld(hooks, await restorable())
-    restore = world.begin("restore", "a", within_s=5.0, episodes=[R1])
-    await until(lambda: len(hooks) == 1)
-    await world.clock.advance(5)
-    with pytest.raises(DeadlineExceededError):
-        await restore
-    retire = world.begin("retire", "a", within_s=5.0, episodes=[R1.continuation])
-    await settle()
-    assert not retire.done()
-    assert world.participant.is_closed
-    go.set()
-    await retire
-    assert len(hooks) == 0
-    assert not world.participant.is_closed
-    await world.send("restore", "b", episodes=[R1])
-    await world.send("resume", "b")
-    assert world.participant.table_sizes["fences"] == 0
-
-
-async def test_reading_that_hangs_is_given_up_and_its_thread_joined_by_a_retry() -> None:
-    storage = await restorable()
-    world = ServerWorld(storage=storage)
-    loads = itertools.count()
-    hang = Hang(storage, "load")
-    inner = storage.before
-
-    def before(step: str) -> None:
-        if step == "load":
-            next(loads)
-        inner(step)
-
-    storage.before = before
-    restore = world.begin("restore", "a", within_s=5.0, episodes=[R1])
-    await until(hang.reached.is_set)
-    await world.clock.advance(5)
-    with pytest.raises(DeadlineExceededError):
-        await restore
-    assert not world.participant.is_closed
-    retry = world.begin("restore", "a", within_s=5.0, episodes=[R1])
-    await settle()
-    hang.release()
-    await retry
-    assert next(loads) == 1
-    await world.send("resume", "a")
-
-
-async def test_a_restore_that_runs_out_of_its_lease_never_starts_running() -> None:
-    world = ServerWorld(storage=await restorable())
-    await world.send("restore", "a", episodes=[R1, R2])
-    call = asyncio.ensure_future(_enter(world, R1.continuation))
-    await world.clock.advance(631)
-    assert len(world.hooks) == 0
-    with pytest.raises(ParticipantError) as caught:
-        await call
-    assert caught.value.code == "stale_attempt"
-    await check_at_rest(world)
-
-
-async def test_a_commit_frees_the_restored_episodes_that_its_scope_leaves_out() -> None:
-    """P45, and P44 for those that it names."""
-    world = ServerWorld(storage=await restorable())
-    await world.send("restore", "a", episodes=[R1, R2])
-    await world.send("resume", "a")
-    await world.send("prepare", "b")
-    await world.send("commit", "b", episodes=[R1.continuation], checkpoint_dir="second")
-    assert list(world.hooks.episodes()) == [R1.continuation]
-    await world.send("resume", "b")
-    async with world.participant.admission.enter(R2.continuation):
-        pass
-    second = ServerWorld(storage=world.storage)
-    reply = await second.send("restore", "c", episodes=[R1.continuation], checkpoint_dir="second")
-    assert reply.restored == ("r1-a2",)  # type: ignore[attr-defined]
 
 
 async def test_a_straggler_is_led_out_by_resume_retire_and_another_prepare() -> None:
@@ -590,11 +422,6 @@ async def test_a_hook_that_fails_to_close_opens_admission_again(
             await world.send(command, "a", episodes=[R1])
         assert "secret-detail" not in caught.value.detail
         await check_at_rest(world)
-
-
-async def _enter(world: ServerWorld, episode: EpisodeId) -> None:
-    async with world.participant.admission.enter(episode):
-        pass
 
 
 async def _work_forever(world: ServerWorld, episode: EpisodeId) -> None:

@@ -13,6 +13,7 @@ __all__ = ["MUTANTS", "Mutant"]
 CORE = "tests/participant/core/"
 STORY = "tests/scenarios/test_participant.py::"
 FAULT = "tests/faults/test_participant.py::"
+RESTORE = "tests/faults/test_participant_restore.py::"
 ADMISSION = "tests/participant/runtime/test_admission.py::"
 ROUTES = "tests/participant/http/test_routes.py::"
 GATED = "tests/participant/http/test_admission.py::"
@@ -86,7 +87,7 @@ MUTANTS = [
         "runtime/jobs.py",
         "clear = self._saves[number].publication.abandon()",
         "clear = True",
-        FAULT + "hangs_before_publication",
+        FAULT + "called_off_publishes_nothing",
     ),
     Mutant(
         "release before writing",
@@ -136,7 +137,7 @@ MUTANTS = [
         "runtime/bounded_io.py",
         "running = self._running.get(key)",
         "running = None",
-        FAULT + "reading_that_hangs",
+        RESTORE + "reading_that_hangs",
     ),
     Mutant(
         "store what the scope leaves out",
@@ -256,7 +257,7 @@ MUTANTS = [
         "    (Phase.PREPARING, Move.PREPARE): Phase.PREPARING,",
         "    (Phase.PREPARING, Move.RETIRE): Phase.PREPARING,\n"
         "    (Phase.PREPARING, Move.PREPARE): Phase.PREPARING,",
-        STORY + "retire]",
+        FAULT + "straggler_is_led_out",
     ),
     Mutant(
         "cancel a second time",
@@ -310,7 +311,7 @@ MUTANTS = [
     Mutant(
         "a retire does not wait for an install",
         "core/restore_rules.py",
-        "if state.restoring is None or not state.restoring.is_installing:",
+        "if not is_installing and not state.holds:",
         "if True:",
         STORY + "restore_outlived",
     ),
@@ -319,7 +320,7 @@ MUTANTS = [
         "core/machine.py",
         "state.phase is not Phase.IDLE or state.restoring is not None or state.holds",
         "state.phase is not Phase.IDLE or state.holds",
-        FAULT + "install_that_outlives",
+        RESTORE + "install_that_outlives",
     ),
     Mutant(
         "admission opens while restored state is being freed",
@@ -333,14 +334,14 @@ MUTANTS = [
         "core/restore_rules.py",
         "self._drop(restoring, releases=restoring.is_installing)",
         "self._drop(restoring, releases=False)",
-        FAULT + "install_that_raises",
+        RESTORE + "install_that_raises",
     ),
     Mutant(
         "what a restore brought stays after its lease",
         "core/machine.py",
         "            self._lose_restored(now)",
         "            pass",
-        FAULT + "restore_that_runs_out_of_its_lease",
+        RESTORE + "restore_that_runs_out_of_its_lease",
     ),
     Mutant(
         "a process whose restore ran out counts as fresh",
@@ -354,7 +355,7 @@ MUTANTS = [
         "core/restore_rules.py",
         "        if state.gate.has_served:",
         "        if False:",
-        FAULT + "refuses_a_restore_by_name",
+        RESTORE + "refuses_a_restore_by_name",
     ),
     Mutant(
         "serve an attempt that a restored one continues",
@@ -414,14 +415,14 @@ MUTANTS = [
     ),
     Mutant(
         "any bearer will do",
-        "http/routes.py",
+        "http/endpoint.py",
         'if not hmac.compare_digest(given, f"Bearer {token}".encode()):',
         "if not given:",
         ROUTES + "missing_or_wrong_bearer",
     ),
     Mutant(
         "read a body of any size",
-        "http/routes.py",
+        "http/endpoint.py",
         "        if len(body) > max_bytes:",
         "        if False:",
         ROUTES + "malformed_or_oversized",

@@ -13,6 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+PATIENCE_S = 30
+"""A test that hangs has noticed, too."""
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
@@ -24,12 +27,20 @@ def tests_pass(nodes: set[str], source: Path | None) -> bool:
     files = sorted({node.split("::")[0] for node in nodes})
     names = " or ".join(_word(node.split("::")[1]) for node in sorted(nodes))
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
-    if source is not None:
-        environment["PYTHONPATH"] = str(source)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
-    run = subprocess.run(
-        [*command, "-k", names], cwd=ROOT, env=environment, capture_output=True, check=False
-    )
+    # pytest puts these in front of everything: the broken package hides the whole one.
+    places = f"pythonpath={source or ''} {ROOT}"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-o", places, *files]
+    try:
+        run = subprocess.run(
+            [*command, "-k", names],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     # 5 says that no test was selected: a name that is gone must not count as a kill.
     if run.returncode not in (0, 1):
         sys.exit(f"{names}: pytest ended with {run.returncode}\n{run.stdout.decode()[-2000:]}")

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ckptfmt.identity import EpisodeId, ParticipantId
 from participant.core.messages import REQUESTS, EpisodeRef, Reply
+from participant.core.phases import Phase
+from participant.hooks import Export, Scope
 from participant.roles.generic import StateTable
 from participant.runtime.shell import Components, Participant
 from participant.settings import Settings
 from participant.testing.clock import FakeClock
 from participant.testing.storage import MemoryStorage
 
-__all__ = ["TOKEN", "CapturedTelemetry", "Hang", "ServerWorld", "until"]
+__all__ = [
+    "R1",
+    "R2",
+    "TOKEN",
+    "BadHooks",
+    "CapturedTelemetry",
+    "Hang",
+    "ServerWorld",
+    "check_at_rest",
+    "enter",
+    "prepared_world",
+    "published",
+    "raising",
+    "until",
+]
 
+R1, R2 = EpisodeId("r1"), EpisodeId("r2")
 TOKEN = "a-token-that-no-log-may-show"
 
 
@@ -113,3 +130,66 @@ class ServerWorld:
         """The tables that hold something, fences and the timer aside."""
         sizes = self.participant.table_sizes
         return {name: size for name, size in sizes.items() if size and name != "fences"}
+
+
+async def check_at_rest(world: ServerWorld) -> None:
+    """Idle, open, empty."""
+    await until(lambda: world.leftovers == {})
+    status = world.participant.status()
+    assert (status.phase, status.checkpoint_id, status.publication) == (Phase.IDLE, None, None)
+    assert not world.participant.is_closed
+    async with asyncio.timeout(10), world.participant.admission.enter(EpisodeId("probe")):
+        pass
+
+
+def published(world: ServerWorld) -> list[str]:
+    """The checkpoints of which a manifest stands somewhere."""
+    return [s.checkpoint_id for s in world.storage.stored.values() if s.records is not None]
+
+
+async def prepared_world(**settings: Any) -> ServerWorld:
+    """A server with two states, in prepared."""
+    world = ServerWorld(**settings)
+    world.hooks[R1], world.hooks[R2] = {"step": 1}, {"step": 2}
+    await world.send("prepare")
+    return world
+
+
+class BadHooks(StateTable):
+    """Hooks whose export or install does what a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.export_does: Any = None
+        self.install_does: Any = None
+        self.released: list[frozenset[EpisodeId]] = []
+
+    async def export(self, scope: Scope) -> Export:
+        """As the test wants, or as always."""
+        if self.export_does is not None:
+            result = await self.export_does(scope)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+        return await super().export(scope)
+
+    async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
+        """As always, and then as the test wants."""
+        await super().install(records, episodes)
+        if self.install_does is not None:
+            await self.install_does()
+
+    async def release(self, episodes: frozenset[EpisodeId]) -> None:
+        """As always, and remembered."""
+        self.released.append(episodes)
+        await super().release(episodes)
+
+
+async def raising(scope: Scope | None = None) -> None:
+    """Fail with a text that is nobody's business."""
+    raise RuntimeError("secret-detail")
+
+
+async def enter(world: ServerWorld, episode: EpisodeId) -> None:
+    """Run a call that does nothing."""
+    async with world.participant.admission.enter(episode):
+        pass

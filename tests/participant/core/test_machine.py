@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -47,11 +50,38 @@ def test_blockers_are_listed_at_most_twice_for_twenty_wake_ups() -> None:
     assert world.census.listings <= 2
 
 
+class Unscanned(dict[Any, Any]):
+    """A table that may be looked up, and not gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("readiness scans a table")
+
+    items = values = keys = __iter__  # type: ignore[assignment]
+
+
+def test_readiness_costs_no_scan_of_ten_thousand_executions() -> None:
+    """P21, P26."""
+    world = MachineWorld()
+    for number in range(10_000):
+        world.step(ev.Enter(number, EpisodeId(f"r{number}")))
+    world.call(world.request("prepare"), 99_999)
+    state = world.machine._state
+    state.gate._calls = Unscanned(state.gate._calls)
+    state.blockers._reasons = Unscanned(state.blockers._reasons)
+    for number in range(9_999):
+        world.step(ev.Boundary(number))
+        world.step(ev.Notify())
+    assert world.replies == {}
+    world.step(ev.Boundary(9_999))
+    assert world.replies[99_999].report.counts["parked"] == 10_000  # type: ignore[attr-defined]
+
+
 def test_readiness_is_polled_every_second_though_nobody_notifies() -> None:
     world = MachineWorld()
     world.census.keys = ["r"]
     world.call(world.request("prepare", within_s=30), 1)
     world.census.keys = []
+    assert world.machine.wakeup() == 1.0
     world.wait(1.0)
     assert world.replies[1].phase is Phase.PREPARED  # type: ignore[attr-defined]
 

@@ -15,6 +15,31 @@ from participant.testing.machine_world import MachineWorld, episodes_of
 R1 = frozenset(episodes_of("r1"))
 
 
+AGREED = """
+           | idle      preparing prepared  committed restored
+prepare    | preparing preparing prepared  -         -
+commit     | -         -         committed committed -
+renew      | -         preparing prepared  committed restored
+retire     | idle      -         -         -         restored
+restore    | restored  -         -         -         restored
+resume     | idle      idle      idle      idle      idle
+READY      | -         prepared  -         -         -
+FAIL       | -         idle      -         -         -
+EXPIRE     | -         idle      idle      idle      idle
+"""
+
+
+def test_the_table_is_the_one_that_was_agreed_on() -> None:
+    head, *lines = [line.replace("|", " ").split() for line in AGREED.strip().splitlines()]
+    agreed = {
+        (Phase(start), Move[name.upper()]): Phase(end)
+        for name, *ends in lines
+        for start, end in zip(head, ends, strict=True)
+        if end != "-"
+    }
+    assert agreed == TABLE
+
+
 def idle(world: MachineWorld) -> None:
     """Nothing has happened."""
 

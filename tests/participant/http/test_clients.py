@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -25,6 +23,7 @@ from participant.roles.generic import StateTable
 from participant.settings import PoolSettings, Settings
 from participant.transport import TransportError
 from tests.support.participants import TOKEN
+from tests.support.serving import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -39,19 +38,6 @@ async def run(request: Request) -> PlainTextResponse:
     """Say for whom."""
     episode = current_episode.get()
     return PlainTextResponse("nobody" if episode is None else episode.capture_key)
-
-
-@contextlib.asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[str]:
-    """The base URL of a server on loopback."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
 
 
 @contextlib.asynccontextmanager

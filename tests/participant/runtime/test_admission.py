@@ -12,10 +12,9 @@ from participant.core.phases import Phase
 from participant.core.steps import StepMode
 from participant.runtime.execution import Execution
 from participant.testing.clock import settle
-from tests.support.participants import ServerWorld
+from tests.support.participants import R1, ServerWorld, enter
 
 pytestmark = pytest.mark.anyio
-R1, R2 = EpisodeId("r1"), EpisodeId("r2")
 
 
 async def test_a_call_that_arrives_while_closed_runs_exactly_once_after_resume() -> None:
@@ -267,7 +266,7 @@ async def test_a_call_that_waits_in_restored_is_woken_and_refused_when_it_is_ret
     await world.send("commit")
     fresh = ServerWorld(storage=world.storage)
     await fresh.send("restore", "x", episodes=[R1])
-    call = asyncio.ensure_future(_enter(fresh, R1.continuation))
+    call = asyncio.ensure_future(enter(fresh, R1.continuation))
     await settle()
     assert fresh.hooks[R1.continuation] == 7
     await fresh.send("retire", "x", episodes=[R1.continuation])
@@ -282,7 +281,7 @@ async def test_a_call_that_waits_in_restored_is_woken_and_refused_when_it_is_ret
 async def test_a_waiting_call_that_is_cancelled_leaves_nothing() -> None:
     world = ServerWorld()
     await world.send("prepare")
-    call = asyncio.ensure_future(_enter(world, R1))
+    call = asyncio.ensure_future(enter(world, R1))
     await settle()
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
@@ -310,8 +309,3 @@ async def test_ten_thousand_parked_executions_come_back() -> None:
     await asyncio.gather(*tasks)
     assert done == 10_000
     assert world.leftovers == {}
-
-
-async def _enter(world: ServerWorld, episode: EpisodeId) -> None:
-    async with world.participant.admission.enter(episode):
-        pass
