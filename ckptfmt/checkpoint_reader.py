@@ -232,12 +232,17 @@ class ParticipantReader:
         """
         self._check_schema()
         for item in self.manifest.objects:
-            with self.stream(item) as reader:
+            with self._located(item), self.stream(item) as reader:
                 # Of a file with the right SHA-256 the record digests are right too.
                 for stored in reader.lines(digests=not digest):
-                    yield self._record(item, stored.line, stored.ordinal, stored.block)
-                if digest:
-                    self._check_digest(item, reader.sha256)
+                    try:
+                        record = self.read(stored.line)
+                    except CkptError as error:
+                        error.at(ordinal=stored.ordinal, block=stored.block)
+                        raise
+                    yield record
+                if digest and reader.sha256 != item.sha256:
+                    raise CorruptError("the file's SHA-256 is not the one in the manifest")
 
     def load(self, *, digest: bool = True) -> list[TypedRecord | Record]:
         """All records, once all of them are verified.
@@ -256,16 +261,14 @@ class ParticipantReader:
         """
         self._check_schema()
         for item in self.manifest.objects:
-            with self.stream(item) as reader:
+            with self._located(item), self.stream(item) as reader:
                 try:
-                    record = self._record(item, reader.get(key), None, None)
+                    record = self.read(reader.get(key))
                 except MissingError:
                     continue
                 if record.key != key:
                     # A block does not hold keys: only the record can contradict the index.
-                    raise CorruptError(f"the index leads to record {record.key!a}").at(
-                        file=self.data_name(item), key=key, **self.place()
-                    )
+                    raise CorruptError(f"the index leads to record {record.key!a}").at(key=key)
                 return record
         raise MissingError("there is no record with this key").at(key=key, **self.place())
 
@@ -278,7 +281,7 @@ class ParticipantReader:
         return [self._index(item) for item in self.manifest.objects]
 
     def _index(self, item: DataObject) -> Iterator[tuple[str, bytes]]:
-        with self.stream(item) as reader:
+        with self._located(item), self.stream(item) as reader:
             digests = tuple(reader.digests())
             for entry in reader.entries():
                 yield entry.key, digests[entry.ordinal]
@@ -324,20 +327,13 @@ class ParticipantReader:
         """
         return read_record(self.manifest.kind, line)
 
-    def _record(
-        self, item: DataObject, line: bytes, ordinal: int | None, block: int | None
-    ) -> TypedRecord | Record:
+    @contextlib.contextmanager
+    def _located(self, item: DataObject) -> Iterator[None]:
         try:
-            return self.read(line)
+            yield
         except CkptError as error:
-            error.at(file=self.data_name(item), ordinal=ordinal, block=block, **self.place())
+            error.at(file=self.data_name(item), **self.place())
             raise
-
-    def _check_digest(self, item: DataObject, sha256: str) -> None:
-        if sha256 != item.sha256:
-            raise CorruptError("the file's SHA-256 is not the one in the manifest").at(
-                file=self.data_name(item), **self.place()
-            )
 
 
 def _check_expected(data: bytes, expected: Expected | None) -> None:

@@ -28,7 +28,7 @@ from ckptfmt.publish import About, publish_checkpoint
 from ckptfmt.record import Record
 from ckptfmt.schema import TypedRecord, read_record
 from ckptfmt.store.base import Store
-from ckptfmt.stream import Loss, salvage
+from ckptfmt.stream import Loss, StreamReader
 from ckptfmt.verify import Level, verify
 
 __all__ = ["Lost", "Recovery", "recover_checkpoint"]
@@ -199,15 +199,28 @@ class _Salvage:
         objects = self._objects()
         if objects is None:
             return False
+        written: set[str] = set()
         with ParticipantWriter(target, Folder(), checkpoint_id, self._participant) as writer:
             for record in self._records(objects):
                 try:
                     writer.add(record)
-                    self._recovery.records += 1
+                    written.add(record.key)
                 except RefusedError as error:
                     self._lose(error)
             writer.finish().require()
+        self._recovery.records += len(written)
+        self._name_lost(written)
         return True
+
+    def _name_lost(self, written: set[str]) -> None:
+        """Say which records are lost, where an index still lists them all."""
+        with contextlib.suppress(CkptError):
+            reader = ParticipantReader.open(self._source, self._folder, self._participant)
+            for index in reader.indexes():
+                with contextlib.suppress(CkptError):
+                    for key, _ in index:
+                        if key not in written:
+                            self._lose(MissingError("this record is lost").at(key=key))
 
     def _objects(self) -> list[str] | None:
         """The data objects to read, in order; None if there is no telling that there were any."""
@@ -250,10 +263,10 @@ class _Salvage:
             except CkptError as error:
                 self._lose(error)
                 continue
-            with contextlib.closing(source):
-                for found in salvage(source):
+            with StreamReader(source) as stream:
+                for found in stream.salvage():
                     if isinstance(found, Loss):
-                        self._lose(CorruptError(found.message, found.location))
+                        self._lose(found.error)
                         continue
                     try:
                         yield read_record(self._participant.kind, found.line)

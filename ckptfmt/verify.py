@@ -38,7 +38,7 @@ from ckptfmt.rules import RULES, Finding
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
-from ckptfmt.stream import Loss, StoredLine, StreamReader, salvage
+from ckptfmt.stream import Loss, StoredLine, StreamReader
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
 
@@ -211,14 +211,13 @@ class _Audit:
     def _losses(self, item: DataObject, first: CkptError) -> Iterator[Finding]:
         """All damages of an object, where the strict reader stopped at the first."""
         try:
-            source = self._reader.store.open_source(self._reader.data_name(item))
+            stream = self._reader.stream(item)
         except CkptError:
             return
-        for found in salvage(source):
-            if isinstance(found, Loss):
-                error = CorruptError(found.message, found.location).at(**self._reader.place())
-                if error.location != first.location:
-                    yield Finding.of("stream", error)
+        with stream:
+            for found in stream.salvage():
+                if isinstance(found, Loss) and found.location != first.location:
+                    yield Finding.of("stream", found.error.at(**self._reader.place()))
 
     def conclude(self) -> Iterator[Finding]:
         """What only all objects together show."""

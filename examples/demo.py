@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.sets import rollouts
-from ckptfmt.checkpoint import latest, open_checkpoint, write_checkpoint
+from ckptfmt.checkpoint import open_checkpoint, write_checkpoint
 from ckptfmt.commit import NotCommitted
+from ckptfmt.errors import CorruptError
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import About
@@ -51,9 +52,9 @@ def _demo(run: Path) -> None:
         sessions = {key: text for key, text in sessions.items() if key % 5}
     _again(run, sessions)
     _read_back(run / "step-1", texts)
-    _damage(run, run / "step-2")
     _inspect("ls", str(run))
-    print(f"\nlatest is {latest(run).entry.folder.prefix}, since step-2 is damaged")
+    _damage(run, run / "step-2")
+    _inspect("validate", "--level", "deep", str(run / "step-1"))
 
 
 def _write(run: Path, checkpoint_id: str, sessions: dict[int, bytes], attempt: int) -> None:
@@ -135,7 +136,13 @@ def _damage(run: Path, checkpoint: Path) -> None:
     place = len(content) // 3
     content[place] ^= 0x10
     data.write_bytes(content)
-    print(f"-- flip one bit of {data.relative_to(run)}, at byte {place:,}\n")
+    print(f"-- flip one bit of {data.relative_to(run)}, at byte {place:,}, and restore it")
+    try:
+        open_checkpoint(checkpoint).participant(AGENT).load()
+    except CorruptError as error:
+        print(f"    refused: {error}\n")
+    else:
+        raise AssertionError("the damage was not found")
     _inspect("validate", str(checkpoint), expected=1)
     _inspect("recover", str(checkpoint), "-o", str(run / "step-2-recovered"), expected=3)
     shutil.rmtree(run / "step-2-recovered")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,7 +9,7 @@ from typing import TypeVar
 from ckptfmt.checkpoint_reader import ParticipantReader
 from ckptfmt.errors import CkptError, CorruptError, DataError
 from ckptfmt.manifest import DataObject
-from ckptfmt.stream import Entry, Loss, StoredLine, salvage
+from ckptfmt.stream import Entry, Loss, StoredLine
 
 __all__ = ["Found", "Listed", "listed", "readable", "sound"]
 
@@ -71,16 +70,16 @@ def _salvaged(
 ) -> Iterator[StoredLine | CkptError]:
     """What comes after the record ``last``; ``first`` was told already."""
     try:
-        source = reader.store.open_source(reader.data_name(item))
+        stream = reader.stream(item)
     except CkptError:
         return
-    with contextlib.closing(source):
-        for found in salvage(source):
+    with stream:
+        for found in stream.salvage():
             if not isinstance(found, Loss):
                 if found.ordinal > last:
                     yield found
             elif found.location != first.location:
-                yield CorruptError(found.message, found.location)
+                yield found.error
 
 
 def _record(reader: ParticipantReader, item: DataObject, stored: StoredLine) -> Found | CkptError:

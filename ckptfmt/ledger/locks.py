@@ -17,12 +17,16 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from ckptfmt.ledger.folder import Folder
 from ckptfmt.ledger.limits import LOCK_STRIPES
-from ckptfmt.ledger.names import Kind, file_name, stripe_name, stripe_of
+from ckptfmt.ledger.names import Kind, check_key, file_name, stripe_name, stripe_of
 
-__all__ = ["Locks"]
+__all__ = ["Held", "Locks"]
+
+Held: TypeAlias = tuple[threading.Lock, int, int | None]
+"""One holding of a lock: the mutex, the stripe, and the descriptor of the rollout's own lock."""
 
 
 class Locks:
@@ -30,6 +34,7 @@ class Locks:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._call = folder.calls.call
         self._start()
 
     def _start(self) -> None:
@@ -40,14 +45,18 @@ class Locks:
     @contextlib.contextmanager
     def holding(self, key: str) -> Iterator[None]:
         """Within the block nobody else writes to the rollout; errors are ``OSError``."""
-        own_fd = self.acquire(key)
+        held = self.acquire(key)
         try:
             yield
         finally:
-            self.release(key, own_fd)
+            self.release(held)
 
-    def acquire(self, key: str) -> int | None:
-        """Wait for the rollout's lock: what :meth:`release` has to be given."""
+    def acquire(self, key: str) -> Held:
+        """Wait for the rollout's lock: what :meth:`release` has to be given.
+
+        Raises:
+            NameRefusedError: the key is malformed.
+        """
         # A child shares the parent's descriptors, and with them the parent's locks.
         if self._pid != os.getpid():
             self.close()
@@ -59,30 +68,31 @@ class Locks:
             fd = self._stripes.get(stripe)
             if fd is None:
                 fd = self._stripes[stripe] = self._folder.open_append(stripe_name(stripe))
-            self._flock(fd, fcntl.LOCK_EX)
+            self._call("flock", fcntl.flock, fd, fcntl.LOCK_EX)
             try:
-                return self._own_lock(own_name) if self._folder.exists(own_name) else None
+                own_fd = self._own_lock(own_name) if self._folder.exists(own_name) else None
             except BaseException:
                 self._unlock(stripe)
                 raise
         except BaseException:
             mutex.release()
             raise
+        return mutex, stripe, own_fd
 
-    def release(self, key: str, own_fd: int | None) -> None:
+    def release(self, held: Held) -> None:
         """Undo :meth:`acquire`; never fails, for the work is done."""
-        stripe, _ = _lock_names(key)
+        mutex, stripe, own_fd = held
         try:
             if own_fd is not None:
                 # Closing the only descriptor of an open file releases its lock.
                 self._close(own_fd)
             self._unlock(stripe)
         finally:
-            self._mutexes[stripe].release()
+            mutex.release()
 
     def _unlock(self, stripe: int) -> None:
         try:
-            self._flock(self._stripes[stripe], fcntl.LOCK_UN)
+            self._call("flock", fcntl.flock, self._stripes[stripe], fcntl.LOCK_UN)
         except OSError:
             self._close(self._stripes.pop(stripe))
 
@@ -94,7 +104,7 @@ class Locks:
     def _own_lock(self, name: str) -> int | None:
         while (fd := self._folder.open_existing(name, os.O_RDWR)) is not None:
             try:
-                self._flock(fd, fcntl.LOCK_EX)
+                self._call("flock", fcntl.flock, fd, fcntl.LOCK_EX)
                 named = self._folder.stat(name)
                 # Whoever held it may have removed it; the lock of a file that is gone excludes
                 # nobody.
@@ -106,9 +116,6 @@ class Locks:
             self._close(fd)
         return None
 
-    def _flock(self, fd: int, operation: int) -> None:
-        self._folder.calls.call("flock", fcntl.flock, fd, operation)
-
     def _close(self, fd: int) -> None:
         with contextlib.suppress(OSError):
             self._folder.calls.close(fd)
@@ -116,4 +123,5 @@ class Locks:
 
 @functools.lru_cache(maxsize=4096)
 def _lock_names(key: str) -> tuple[int, str]:
+    check_key(key)
     return stripe_of(key), file_name(key, Kind.LOCK)

@@ -6,7 +6,6 @@ free for what belongs to no rollout: lock stripes and temporary files.
 
 from __future__ import annotations
 
-import functools
 import re
 import secrets
 import zlib
@@ -50,7 +49,6 @@ _TEMPORARY: Final = re.compile(r"\.ledger-tmp-[0-9a-f]{24}|\.tokens-state-[A-Za-
 _TEMPORARY_RANDOM_BYTES: Final = 12
 
 
-@functools.lru_cache(maxsize=4096)
 def check_key(key: str) -> str:
     """Return ``key`` if it is a capture key that fits a file name.
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
-from ckptfmt.errors import CkptError, RefusedError
+from ckptfmt.errors import CkptError, NameRefusedError, RefusedError
 from ckptfmt.ledger.cache import BoundedCache
 from ckptfmt.ledger.folder import Folder
 from ckptfmt.ledger.locks import Locks
-from ckptfmt.ledger.names import Kind, check_key, file_name
+from ckptfmt.ledger.names import Kind, file_name
 from ckptfmt.store.os_calls import OsCalls
 
 __all__ = ["Session", "Sessions"]
@@ -63,11 +63,9 @@ class Sessions(Generic[_K]):
         """Within a ``with`` block: what is kept of the rollout, brought up to date, locked.
 
         ``OSError`` becomes an error of ours that says what could not be done ("freeze").
-
-        Raises:
-            NameRefusedError: the key is malformed.
+        A malformed key raises ``NameRefusedError``.
         """
-        return Session(self, check_key(key), action)
+        return Session(self, key, action)
 
     def forget(self, keys: Sequence[str]) -> None:
         """Close what is kept of rollouts that are about to go."""
@@ -94,7 +92,7 @@ def _close(kept: _Kept) -> None:
 class Session(Generic[_K]):
     """One use of a rollout.  A class, for a generator costs a put several microseconds."""
 
-    __slots__ = ("_action", "_kept", "_key", "_own_fd", "_sessions")
+    __slots__ = ("_action", "_held", "_kept", "_key", "_sessions")
 
     def __init__(self, sessions: Sessions[_K], key: str, action: str) -> None:
         self._sessions = sessions
@@ -104,16 +102,18 @@ class Session(Generic[_K]):
     def __enter__(self) -> _K:
         sessions, key = self._sessions, self._key
         try:
-            own_fd = sessions.locks.acquire(key)
+            held = sessions.locks.acquire(key)
             try:
                 kept = sessions.kept.take(key) or sessions.make(sessions.folder, key)
                 kept.refresh()
             except BaseException:
-                sessions.locks.release(key, own_fd)
+                sessions.locks.release(held)
                 raise
+        except NameRefusedError:
+            raise
         except _TRANSLATED as error:
             sessions.raise_mapped(error, key, self._action)
-        self._own_fd = own_fd
+        self._held = held
         self._kept = kept
         return kept
 
@@ -128,6 +128,6 @@ class Session(Generic[_K]):
             self._sessions.kept.put(self._key, self._kept, self._kept.weight)
         else:
             self._kept.close()
-        self._sessions.locks.release(self._key, self._own_fd)
+        self._sessions.locks.release(self._held)
         if isinstance(error, _TRANSLATED):
             self._sessions.raise_mapped(error, self._key, self._action)

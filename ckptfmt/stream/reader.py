@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,7 @@ from ckptfmt.stream.framing import Head
 from ckptfmt.stream.index import Entry
 from ckptfmt.stream.lookup import Lookup
 from ckptfmt.stream.records import StoredLine, StreamFacts
+from ckptfmt.stream.salvage import Loss, salvage
 from ckptfmt.stream.scan import Scan, read_head
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.wire import MAX_HEAD_BYTES
@@ -123,6 +125,15 @@ class StreamReader:
         """The record digests in the order of the ordinals, section by section."""
         with self._located():
             yield from self._lookup.digests()
+
+    def salvage(self) -> Iterator[StoredLine | Loss]:
+        """As :func:`ckptfmt.stream.salvage`, with keys as far as the index still tells them."""
+        for found in salvage(self._source):
+            if isinstance(found, Loss) and found.location.ordinal is not None:
+                with suppress(CkptError):
+                    key = self.key_at(found.location.ordinal)
+                    found = replace(found, location=replace(found.location, key=key))
+            yield found
 
     def close(self) -> None:
         """Close the source; may be repeated."""

@@ -60,6 +60,12 @@ class Loss:
     end_offset: int | None = None
     records: int | None = None
 
+    @property
+    def error(self) -> CorruptError:
+        """The same as an error, which says how many records are lost."""
+        lost = f"; {self.records} of the records are lost" if self.records else ""
+        return CorruptError(self.message + lost, self.location)
+
 
 def salvage(source: RangeSource) -> Iterator[StoredLine | Loss]:
     """All records that are whole, as they lie in the file, and every loss.

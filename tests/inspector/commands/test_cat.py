@@ -70,7 +70,7 @@ def test_a_pointer_is_refused(checkpoint: Path) -> None:
 
 def test_one_unreadable_block_among_many_is_skipped_and_listed(tmp_path: Path) -> None:
     """I25, I23: the rest is printed, the loss is listed, the code is 3."""
-    records = [agent_record(f"r{n:02}", text=str(n) * 400_000) for n in range(9)]
+    records = [agent_record(f"r{n:02}", text=str(n) * 800_000) for n in range(9)]
     write_checkpoint(LocalStore(tmp_path), "ck", {AGENT: records}).require()
     file = data_file(tmp_path / "ck", "agent/a1")
     blocks = file.read_bytes().split(b"BLCK")

@@ -1,0 +1,52 @@
+"""What the README shows is run as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.tools import ROOT, require_tool
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of a language; ``""`` for those without one."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_every_line_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    require_tool("zstd")
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    (code,) = blocks("python")
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    plain = blocks("")
+    assert printed in plain
+    shells = [block for block in plain if block.startswith("$ ")]
+    commands = [line[2:] for block in shells for line in block.splitlines() if line[:2] == "$ "]
+    assert len(commands) > 7
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        if command.startswith("zstd"):
+            assert f"$ {command}\n{done.stdout}" in shells
+
+
+def test_the_demo_in_the_readme_is_of_this_version() -> None:
+    """Its steps are those that the demo prints; times, tokens and sizes differ."""
+    demo = (ROOT / "examples" / "demo.py").read_text() if (ROOT / "examples").is_dir() else ""
+    for step in re.findall(r'_step\(f?"([a-z ]+)', demo):
+        assert f"-- {step}" in README
