@@ -98,7 +98,7 @@ def generated_rollouts() -> list[bytes]:
 
 
 def _rollout(dice: random.Random, phrases: list[str], number: int) -> bytes:
-    target_bytes = dice.choice([30_000, 60_000, 90_000, 120_000, 250_000])
+    target_bytes = dice.choice([30_000, 45_000, 60_000, 90_000, 130_000])
     messages: list[dict[str, Any]] = []
     size = 0
     for turn in count():
