@@ -22,10 +22,11 @@ from pathlib import Path
 from ckptfmt.ledger.calls import list_rollouts
 from ckptfmt.ledger.entry import TokenEntry
 from ckptfmt.ledger.reader import LedgerReader
-from ckptfmt.ledger.row import Row
+from ckptfmt.ledger.row import row_line
 from ckptfmt.ledger.staging_ledger import StagingLedger
 from ckptfmt.ledger.token_store import TokenStore
 from ckptfmt.ledger.verify import verify_directory
+from ckptfmt.rules import Finding
 
 RETIRED = 4096
 IMPORTED = 1000
@@ -167,11 +168,11 @@ def measure_retire(root: Path) -> None:
 
 def fill_unsynced(root: Path, keys: list[str]) -> None:
     """Ledgers of both families with one record each."""
-    row = Row.from_mapping(row_members(0, 0)).members()
+    row = row_line(row_members(0, 0)) + b"\n"
     for number, key in enumerate(keys):
         (root / f"{key}.tokens.jsonl").write_bytes(entry(key, number, 100).line() + b"\n")
         (root / f"{key}.tokens.intents").write_bytes(f"call-{number:06}\n".encode())
-        (root / f"{key}.lineage.jsonl").write_text(f"{row!r}\n".replace("'", '"'))
+        (root / f"{key}.lineage.jsonl").write_bytes(row)
 
 
 def row_members(rollout: int, number: int) -> dict[str, object]:
@@ -221,7 +222,9 @@ def measure_scan(root: Path) -> None:
     reader = LedgerReader(root)
     listing_s = timed(lambda: sum(1 for _ in list_rollouts(reader)))
     say(f"list of {SCANNED:,} rollouts", f"{listing_s:.2f} s")
-    verify_s = timed(lambda: sum(1 for _ in verify_directory(reader)))
+    found: list[Finding] = []
+    verify_s = timed(lambda: found.extend(verify_directory(reader)))
+    assert not found, found[0]
     say(f"verification of {SCANNED:,} rollouts", f"{verify_s:.2f} s")
 
 

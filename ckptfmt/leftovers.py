@@ -80,7 +80,7 @@ def plan_gc(store: Store) -> GcPlan:
 def _checkpoint_leftovers(store: Store, folder: Folder) -> Iterator[tuple[str, str | None]]:
     participants = participants_in(store, folder)
     try:
-        Checkpoint.open(store, folder).check()
+        checkpoint = Checkpoint.open(store, folder)
         closed = True
     except AbortedError:
         closed = True
@@ -89,6 +89,8 @@ def _checkpoint_leftovers(store: Store, folder: Folder) -> Iterator[tuple[str, s
     except MissingError:
         yield folder.prefix, "not a checkpoint"
         return
+    else:
+        checkpoint.check()
     yield from _strangers(store, folder, participants, closed)
     for participant in participants:
         yield from _participant_leftovers(store, folder, participant, closed)

@@ -43,10 +43,6 @@ class TokenDigest:
         longer._tokens = self._tokens + array.array("Q", token_ids)
         return longer
 
-    def starts_with(self, other: TokenDigest) -> bool:
-        """Whether the other sequence is a prefix of this one."""
-        return self._tokens[: len(other)] == other._tokens
-
     def hexdigest(self) -> str:
         """SHA-256 of the sequence so far, in hex."""
         digest = hashlib.sha256(_DOMAIN)

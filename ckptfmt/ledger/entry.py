@@ -18,12 +18,11 @@ from msgspec import Meta
 from ckptfmt.errors import CorruptError, SizeError, UnsupportedError, ValueRefusedError
 from ckptfmt.ledger.digest import token_digest
 from ckptfmt.ledger.limits import ENTRY_SCHEMA_VERSION, MAX_CALL_ID_BYTES, MAX_LINE_BYTES
+from ckptfmt.ledger.typed import check_types, form_of
 
 __all__ = ["TokenEntry", "check_call_id", "line_digest", "parse_object"]
 
 _Count = Annotated[int, Meta(ge=0)]
-# No member of an entry has the empty name as its own, so it can stand for all unknown ones.
-_EXTRAS: Final = ""
 
 
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +58,11 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
     prompt_is_delta: bool = False
     prefix_requested: bool | int | None = None
     prefix_supplied: bool | int | None = None
-    extras: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRAS)
+    extras: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_version(self.schema_version)
-        for name, form in _FORMS.items():
-            try:
-                value = msgspec.convert(getattr(self, name), form)
-            except msgspec.ValidationError as error:
-                raise ValueRefusedError(f"{name} of a token entry: {error}") from error
-            msgspec.structs.force_setattr(self, name, value)
+        check_types(self, _FORM, "a token entry")
         check_call_id(self.model_call_id)
         for wrong in self._breaches():
             raise ValueRefusedError(f"model call {self.model_call_id!a}: {wrong}")
@@ -81,8 +75,8 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
             As the class; also ``ValueRefusedError`` where a required field is missing.
         """
         _check_version(members.get("schema_version", ENTRY_SCHEMA_VERSION))
-        known = {name: value for name, value in members.items() if name in _FORMS}
-        extras = {name: value for name, value in members.items() if name not in _FORMS}
+        known = {name: value for name, value in members.items() if name in _KNOWN}
+        extras = {name: value for name, value in members.items() if name not in _KNOWN}
         try:
             return cls(**known, extras=extras)
         except TypeError as error:
@@ -150,9 +144,8 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, cum_len=len(tokens), digest=token_digest(tokens))
 
 
-_FORMS: Final[Mapping[str, Any]] = {
-    field.name: field.type for field in msgspec.structs.fields(TokenEntry) if field.name != "extras"
-}
+_FORM: Final = form_of(TokenEntry)
+_KNOWN: Final = frozenset(TokenEntry.__struct_fields__) - {"extras"}
 
 
 def _check_version(version: object) -> None:

@@ -19,6 +19,7 @@ from ckptfmt.errors import CorruptError, NameRefusedError, SizeError, ValueRefus
 from ckptfmt.ledger.entry import check_call_id
 from ckptfmt.ledger.limits import MAX_LINE_BYTES
 from ckptfmt.ledger.names import check_key
+from ckptfmt.ledger.typed import check_types, form_of
 
 __all__ = ["FailureRow", "Row", "RowMembers", "breaches", "row_line", "typed_row"]
 
@@ -66,12 +67,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     capture_key: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        for name, form in _FORMS.items():
-            try:
-                value = msgspec.convert(getattr(self, name), form)
-            except msgspec.ValidationError as error:
-                raise ValueRefusedError(f"{name} of a ledger row: {error}") from error
-            msgspec.structs.force_setattr(self, name, value)
+        check_types(self, _FORM, "a ledger row")
         check_call_id(self.model_call_id)
         if self.capture_key is not UNSET:
             check_key(self.capture_key)
@@ -119,11 +115,7 @@ class FailureRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.asdict(self)
 
 
-_FORMS: Final[Mapping[str, Any]] = {
-    field.name: field.type
-    for field in msgspec.structs.fields(Row)
-    if field.name not in ("model_call_id", "capture_key")
-}
+_FORM: Final = form_of(Row)
 
 
 def _built(cls: type[Any], members: RowMembers) -> Any:

@@ -51,7 +51,8 @@ def verify_rollout(
             if not is_fenced:
                 yield from check_tokens(reader, key)
             retired = retired or is_fenced
-        yield from _rests(key, kinds, retired)
+        # Looked at again: a retire may have been under way.
+        yield from _rests(key, reader.kinds(key), retired)
     except CkptError as error:
         is_damage = isinstance(error, CorruptError)
         yield found("ledger-line" if is_damage else "ledger-unreadable", error, Location(key=key))

@@ -66,6 +66,8 @@ def write_small(
     return write_checkpoint(store, checkpoint_id, small_records(state=state), about)
 
 
-def write_tiny(store: Store, checkpoint_id: str = "ck-1") -> Outcome[CheckpointManifest]:
+def write_tiny(
+    store: Store, checkpoint_id: str = "ck-1", *, about: About = About()
+) -> Outcome[CheckpointManifest]:
     """Write a checkpoint of one participant with one record."""
-    return write_checkpoint(store, checkpoint_id, {AGENT: [agent_record("r1")]})
+    return write_checkpoint(store, checkpoint_id, {AGENT: [agent_record("r1")]}, about)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,42 @@ def test_random_damage_is_judged_alike(healthy: Path, seed: int) -> None:
                 data[at:at] = data[at : at + rng.randint(1, 2000)]
         path.write_bytes(data)
     assert found(root) == check_directory(root)
+
+
+def test_a_reader_beside_a_writer_finds_no_damage(tmp_path: Path) -> None:
+    """Nothing is locked by the reader, and the writer goes through whole lives of ledgers."""
+    done = threading.Event()
+    seen: set[str] = set()
+
+    def read() -> None:
+        reader = LedgerReader(tmp_path)
+        while not done.is_set():
+            seen.update(
+                f"{finding.rule.rule_id}: {finding.message}"
+                for finding in verify_directory(reader)
+                if finding.rule.severity is Severity.ERROR
+            )
+            list(list_rollouts(reader))
+
+    with TokenStore(tmp_path) as tokens, StagingLedger(tmp_path) as staging:
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            for round_number in range(12):
+                key = f"r{round_number % 3}"
+                parent = row(0)
+                staging.record(key, parent)
+                for number in range(8):
+                    tokens.begin_call(key, call_id(number))
+                    tokens.put(entry(key, number, output_items=[{"text": "x" * 30_000}]))
+                    staging.record(key, row(number + 1, parent))
+                tokens.freeze(key)
+                for act in (tokens.retire, staging.retire, tokens.delete, staging.delete):
+                    act([key])
+        finally:
+            done.set()
+            thread.join()
+    assert seen == set()
 
 
 # Lists and trees
