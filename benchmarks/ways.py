@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from benchmarks.sets import Session
-from ckptfmt.gc_pause import gc_paused
+from ckptfmt.gc_pause import bulk_decode
 from ckptfmt.payload import JsonPayload
 from ckptfmt.schema import ResourcesRecord
 from ckptfmt.stream import FileSource, StreamFacts, StreamReader, StreamWriter
@@ -92,7 +92,7 @@ def restore_stream_lazy(path: Path, facts: StreamFacts) -> list[ResourcesRecord]
 def restore_stream_full(path: Path, facts: StreamFacts) -> list[Any]:
     """As :func:`restore_stream_lazy`, and every payload decoded; the states."""
     # One pause for all, as a restore has it: between two payloads there is no garbage either.
-    with gc_paused():
+    with bulk_decode():
         return [
             None if record.state is None else record.state.value()
             for record in _records(path, facts)

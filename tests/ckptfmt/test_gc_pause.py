@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ckptfmt.exact import decode_json
-from ckptfmt.gc_pause import gc_paused
+from ckptfmt.gc_pause import bulk_decode, gc_paused
+from ckptfmt.payload import JsonPayload
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["enabled", "disabled"])
@@ -78,4 +79,43 @@ def test_decoding_gives_the_setting_back(text: bytes, setting: bool) -> None:
         decode_json(text)
     except Exception:  # noqa: BLE001 - whatever it says, the setting must be back
         assert text == b"nope"
+    assert gc.isenabled() is setting
+
+
+def test_the_setting_comes_back_and_nothing_is_lost_or_frozen(setting: bool) -> None:
+    payload = JsonPayload.from_value([{"a": [number]} for number in range(1000)])
+    before = gc.get_freeze_count()
+    with bulk_decode():
+        assert not gc.isenabled()
+        values = [payload.value() for _ in range(20)]
+    assert gc.isenabled() is setting
+    assert gc.get_freeze_count() == before
+    assert all(value == payload.value() for value in values)
+
+
+def test_what_was_decoded_is_old_and_still_collected() -> None:
+    with bulk_decode():
+        values = [[number] for number in range(1000)]
+        values.append(values)
+    assert not any(item is values for item in gc.get_objects(generation=0))
+    assert any(item is values for item in gc.get_objects(generation=2))
+    del values
+    assert gc.collect() >= 1
+
+
+def test_what_a_program_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        assert frozen
+        with bulk_decode():
+            JsonPayload.from_value([1]).value()
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_an_error_inside_leaves_the_setting(setting: bool) -> None:
+    with pytest.raises(ZeroDivisionError), bulk_decode():
+        raise ZeroDivisionError
     assert gc.isenabled() is setting
