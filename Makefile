@@ -13,7 +13,7 @@ PROGRAMS := $(patsubst %/,%,$(sort $(dir $(wildcard examples/*.py benchmarks/*.p
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format fuzz bench wheel lock clean
+.PHONY: help demo test check format fuzz mutants bench wheel lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -37,6 +37,9 @@ format: .venv/.installed  ## put the sources into their one format
 fuzz: .venv/.installed  ## long random runs: FUZZ_EXAMPLES a property, FUZZ_VALUES a value loop
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_VALUES=$(FUZZ_VALUES) \
 		$(BIN)/python -m pytest tests -m "hypothesis or fuzz" $(ARGS)
+
+mutants: .venv/.installed  ## break participant on purpose; each defect has a test that notices (ARGS="retire")
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 bench: .venv/.installed  ## measure commit and restore (ARGS="--sessions 200 --repeat 3")
 	@$(BIN)/python benchmarks/commit_restore.py $(ARGS)

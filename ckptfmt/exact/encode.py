@@ -41,6 +41,7 @@ _STRICT: Final = (
 # In MessagePack a float is 0xCB and eight bytes; all exponent bits set is NaN or infinity.
 # UTF-8 text cannot hold 0xCB before 0x7F or 0xFF, so a match elsewhere is rare.
 _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+_NULL: Final = re.compile(b"null")
 _HOPS: Final = 256
 # orjson writes 254 levels; a subtree this high is written first and spliced.
 _SPLICE_HEIGHT: Final = 200
@@ -77,32 +78,43 @@ def encode(value: object) -> Encoded:
         SizeError: the pointers of the annotations come to more than 64 MiB.
     """
     text = _fast_text(value)
-    return _Walk().encode(value) if text is None else Encoded(text)
+    if text is None:
+        return _Walk().encode(value)
+    # A float that is not finite stands as null in the text.
+    if text.suspicious and _holds(text.json, b"n", _NULL):
+        return _Walk().encode(value, text.json)
+    return Encoded(text.json)
 
 
-def _fast_text(value: object) -> bytes | None:
-    """The text of a value without surprises; None where a walk has to look."""
+@dataclass(frozen=True, slots=True)
+class _FastText:
+    """The text of a value that both encoders take; ``suspicious``: a float may not be finite."""
+
+    json: bytes
+    suspicious: bool
+
+
+def _fast_text(value: object) -> _FastText | None:
     try:
         packed = ormsgpack.packb(value, option=_STRICT)
-        suspicious = _may_hold_non_finite(packed)
+        suspicious = _holds(packed, b"\xcb", _NOT_FINITE)
         del packed
-        text = orjson.dumps(value)
+        return _FastText(orjson.dumps(value), suspicious)
     except (ormsgpack.MsgpackEncodeError, orjson.JSONEncodeError):
         return None
-    # What is not finite stands as null in the text.
-    return None if suspicious and b"null" in text else text
 
 
-def _may_hold_non_finite(packed: bytes) -> bool:
-    # Where floats are rare, as in text, hopping from one to the next beats any scan.
-    at = packed.find(b"\xcb")
+def _holds(data: bytes, first: bytes, pattern: re.Pattern[bytes]) -> bool:
+    """Whether ``pattern``, which begins with the byte ``first``, occurs in ``data``."""
+    # Where that byte is rare, hopping from one to the next beats any scan.
+    at = data.find(first)
     for _ in range(_HOPS):
         if at < 0:
             return False
-        if _NOT_FINITE.match(packed, at):
+        if pattern.match(data, at):
             return True
-        at = packed.find(b"\xcb", at + 1)
-    return at >= 0 and _NOT_FINITE.search(packed, at) is not None
+        at = data.find(first, at + 1)
+    return at >= 0 and pattern.search(data, at) is not None
 
 
 class _Pair(list[Any]):
@@ -167,7 +179,8 @@ class _Walk:
         self._entries: list[list[object]] = []
         self._annotation_bytes = 0
 
-    def encode(self, value: object) -> Encoded:
+    def encode(self, value: object, text: bytes | None = None) -> Encoded:
+        """``text`` is what the JSON encoder makes of the value, where that is known."""
         holder = _Open([value])
         self._open.append(holder)
         while True:
@@ -181,7 +194,9 @@ class _Walk:
             self._above.discard(id(frame.source))
             self._attach(frame)
         annotations = orjson.dumps(self._entries) if self._entries else None
-        return Encoded(orjson.dumps(holder.out[0]), annotations)
+        if text is None or holder.changed:
+            text = orjson.dumps(holder.out[0])
+        return Encoded(text, annotations)
 
     def _open_next(self, frame: _Open) -> bool:
         """Take children until one is a container to walk; false when none is left."""
