@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.index import Entry
-from ckptfmt.stream.reader import StreamReader
+from ckptfmt.stream.reader import RecordStream, StreamReader
 from ckptfmt.stream.records import Line, StoredLine, StreamFacts, StreamSummary
 from ckptfmt.stream.salvage import Loss, salvage
 from ckptfmt.stream.source import BytesSource, FileSource, RangeSource
@@ -36,6 +36,7 @@ __all__ = [
     "Line",
     "Loss",
     "RangeSource",
+    "RecordStream",
     "Sink",
     "StoredLine",
     "StreamFacts",

@@ -154,15 +154,13 @@ def single_line(header: BlockHeader, read: Callable[[int], bytes]) -> bytes | Co
     return _judged(header, 0, line, last)
 
 
-def cut_lines(header: BlockHeader, raw: bytes) -> list[bytes | CorruptError]:
+def cut_lines(header: BlockHeader, raw: bytes) -> Iterator[bytes | CorruptError]:
     """The lines of a decoded block, each an object of its own, or what is wrong with them."""
-    lines: list[bytes | CorruptError] = []
     start = 0
     for index, length in enumerate(header.lengths):
         end = start + length
-        lines.append(_judged(header, index, raw[start:end], raw[end : end + 1]))
+        yield _judged(header, index, raw[start:end], raw[end : end + 1])
         start = end + 1
-    return lines
 
 
 def cut_line(header: BlockHeader, raw: bytes, index: int) -> bytes | CorruptError:

@@ -24,7 +24,7 @@ def crc32c(data: Piece) -> int:
     return int(google_crc32c.value(data))
 
 
-def record_digest(line: bytes) -> bytes:
+def record_digest(line: bytes | memoryview) -> bytes:
     """The first 16 bytes of the SHA-256 of ``line`` (without LF)."""
     return hashlib.sha256(line).digest()[:DIGEST_BYTES]
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ckptfmt.errors import CkptError, StateError
 from ckptfmt.stream.diagnosis import check_size
@@ -20,7 +20,42 @@ from ckptfmt.stream.scan import Scan, read_head
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.wire import MAX_HEAD_BYTES
 
-__all__ = ["StreamReader"]
+__all__ = ["RecordStream", "StreamReader"]
+
+
+class RecordStream(Protocol):
+    """The records of one data object, whatever the layout; closed by its context manager.
+
+    :class:`StreamReader` says what each method gives and raises.
+    """
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file, once all lines have been read."""
+
+    def lines(self, *, digests: bool = True) -> Iterator[StoredLine]:
+        """All records in order; strict."""
+
+    def get(self, key: str) -> bytes:
+        """The line of the record with this key."""
+
+    def entries(self) -> Iterator[Entry]:
+        """The index in the order of the keys."""
+
+    def digests(self) -> Iterator[bytes]:
+        """The record digests in the order of the ordinals."""
+
+    def salvage(self) -> Iterator[StoredLine | Loss]:
+        """Every record that can be read, and every loss."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 
 class StreamReader:

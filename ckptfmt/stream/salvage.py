@@ -232,13 +232,13 @@ class _Salvage:
             if is_large(header):
                 return [single_line(header, _Frame(self._window, start).read)], True
             frame = self._window.read(start, header.stored_bytes)
-            return cut_lines(header, open_block(header, frame)), True
+            return list(cut_lines(header, open_block(header, frame))), True
         except CorruptError as error:
             frame = self._window.read(start, header.stored_bytes)
             raw = decompress_leniently(frame, header.raw_bytes)
             if raw is None:
                 return [error] * len(header.lengths), False
-            return cut_lines(header, raw), False
+            return list(cut_lines(header, raw)), False
 
     def _sorted_out(
         self, header: BlockHeader, lines: list[bytes | CorruptError], offset: int, end: int

@@ -1,8 +1,9 @@
 """The strict walk over a whole stream.
 
-A thread works ahead of the consumer: it reads, hashes the file, decodes blocks, and
-cuts and checks their lines.  A block that is too large to be held twice, and what
-follows the blocks, is left to the consumer's own thread; the walk pauses before it.
+A thread works ahead of the consumer: it reads, hashes the file, decodes blocks and
+digests their lines; the consumer's own cuts and checks them.  A block that is too large
+to be held twice, and what follows the blocks, is left to the consumer's thread altogether;
+the walk pauses before it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, count
 from typing import Final
 
 from ckptfmt.errors import CkptError, CorruptError, DataError
@@ -33,26 +35,19 @@ _AHEAD_BLOCKS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Where a block lies; as a step, one whose frame is still to be read."""
+    """Where a block lies, and its decoded bytes; None: its frame is still to be read."""
 
     header: BlockHeader
     offset: int
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The lines of a block up to the first that is damaged, and what is wrong with that."""
-
-    lines: deque[StoredLine]
-    error: CorruptError | None
+    raw: bytes | None = None
 
 
 class _EndOfBlocks:
     """What the walk gives when it meets another piece than BLCK."""
 
 
-_Step = _Lines | _Block | _EndOfBlocks | None
+_Step = _Block | _EndOfBlocks | None
 """None: the walk has paused."""
 
 
@@ -123,15 +118,17 @@ class Scan:
                 item = ahead.popleft().result()
                 if isinstance(item, _EndOfBlocks):
                     return
-                if isinstance(item, _Block):
-                    # The walk has paused, so what is ahead holds nothing; it ends before the
-                    # feed is used from here.
-                    while ahead:
-                        ahead.popleft().result()
-                    item = self._decode_here(item)
-                    self._paused = False
-                if item is not None:
-                    yield from _drain(item)
+                if item is None:
+                    continue
+                if item.raw is not None:
+                    yield from _lines(item, cut_lines(item.header, item.raw))
+                    continue
+                # The walk has paused, so what is ahead holds nothing; it ends before the
+                # feed is used from here.
+                while ahead:
+                    ahead.popleft().result()
+                yield from _lines(item, self._decode_here(item))
+                self._paused = False
         finally:
             worker.shutdown(cancel_futures=True)
 
@@ -154,14 +151,15 @@ class Scan:
                 return block
             frame = self._feed.take(header.stored_bytes)
             begun.set()
-            lines = cut_lines(header, open_block(header, frame))
+            raw = open_block(header, frame)
+            self._take_in(block, raw)
             self._paused = False
+            return replace(block, raw=raw)
         except DataError as error:
             error.at(offset=offset)
             raise
         finally:
             begun.set()
-        return self._judge(block, lines)
 
     def _check_sequence(self, header: BlockHeader) -> None:
         if header.uuid != self._uuid:
@@ -176,42 +174,38 @@ class Scan:
         self._next_block += 1
         self._next_ordinal = header.next_ordinal
 
-    def _decode_here(self, block: _Block) -> _Lines:
+    def _decode_here(self, block: _Block) -> Iterator[bytes | CorruptError]:
         header = block.header
         try:
             if is_large(header):
-                return self._judge(block, [single_line(header, self._feed.take)])
+                line = single_line(header, self._feed.take)
+                if isinstance(line, bytes):
+                    self._take_in(block, line)
+                yield line
+                return
             raw = open_block(header, self._feed.take(header.stored_bytes))
         except DataError as error:
             error.at(offset=block.offset)
             raise
-        return self._judge(block, cut_lines(header, raw))
+        self._take_in(block, raw)
+        yield from cut_lines(header, raw)
 
-    def _judge(self, block: _Block, found: list[bytes | CorruptError]) -> _Lines:
-        lines: list[bytes] = []
-        error = None
-        for line in found:
-            if isinstance(line, CorruptError):
-                error = line.at(offset=block.offset)
-                break
-            lines.append(line)
-        else:
-            self._tally.add(block.header, block.offset, block.size_bytes, lines)
-        return _Lines(_stored(block.header, lines), error)
+    def _take_in(self, block: _Block, raw: bytes) -> None:
+        self._tally.add(block.header, block.offset, block.size_bytes, raw)
 
 
-def _drain(block: _Lines) -> Iterator[StoredLine]:
-    # One by one, so that a line that the consumer has let go is not kept here.
-    while block.lines:
-        yield block.lines.popleft()
-    if block.error is not None:
-        raise block.error
+def _lines(block: _Block, found: Iterator[bytes | CorruptError]) -> Iterator[StoredLine]:
+    """The lines of a block up to the first that is damaged, which is raised.
 
+    They are cut where they are consumed: cutting needs the interpreter's lock, and a
+    worker that waits for it stands still.  None is kept here.
+    """
+    header = block.header
 
-def _stored(header: BlockHeader, lines: list[bytes]) -> deque[StoredLine]:
-    stored: deque[StoredLine] = deque()
-    offset = 0
-    for ordinal, line in enumerate(lines, header.first_ordinal):
-        stored.append(StoredLine(ordinal, header.number, offset, line))
-        offset += len(line) + 1
-    return stored
+    def stored(ordinal: int, start: int, line: bytes | CorruptError) -> StoredLine:
+        if isinstance(line, CorruptError):
+            raise line.at(offset=block.offset)
+        return StoredLine(ordinal, header.number, start, line)
+
+    starts = accumulate((length + 1 for length in header.lengths), initial=0)
+    return map(stored, count(header.first_ordinal), starts, found)

@@ -35,18 +35,18 @@ class Tally:
         self._content = hashlib.sha256()
         self._digests = hashlib.sha256()
 
-    def add(
-        self, header: BlockHeader, offset: int, size_bytes: int, lines: Iterable[bytes]
-    ) -> None:
+    def add(self, header: BlockHeader, offset: int, size_bytes: int, raw: bytes) -> None:
         """Take in a block: where it lies in the file, and its lines."""
+        places, digests, start = [], [], 0
+        with memoryview(raw) as view:
+            for ordinal, length in enumerate(header.lengths, header.first_ordinal):
+                places.append((ordinal, offset, size_bytes, start, length))
+                if self.with_digests:
+                    digests.append(record_digest(view[start : start + length]))
+                start += length + 1
         if self.with_digests:
-            digests = [record_digest(line) for line in lines]
             self._content.update(content_rows(header.lengths, digests))
             self._digests.update(b"".join(digests))
-        places, start = [], 0
-        for ordinal, length in enumerate(header.lengths, header.first_ordinal):
-            places.append((ordinal, offset, size_bytes, start, length))
-            start += length + 1
         self.places += sum_of(places)
         self.records += len(header.lengths)
         self.blocks += 1
