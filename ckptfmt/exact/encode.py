@@ -80,10 +80,7 @@ def encode(value: object) -> Encoded:
     text = _fast_text(value)
     if text is None:
         return _Walk().encode(value)
-    # A float that is not finite stands as null in the text.
-    if text.suspicious and _holds(text.json, b"n", _NULL):
-        return _Walk().encode(value, text.json)
-    return Encoded(text.json)
+    return _Walk().encode(value, text.json) if text.suspicious else Encoded(text.json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +94,33 @@ class _FastText:
 def _fast_text(value: object) -> _FastText | None:
     try:
         packed = ormsgpack.packb(value, option=_STRICT)
-        suspicious = _holds(packed, b"\xcb", _NOT_FINITE)
-        del packed
-        return _FastText(orjson.dumps(value), suspicious)
+        text = orjson.dumps(value)
     except (ormsgpack.MsgpackEncodeError, orjson.JSONEncodeError):
         return None
+    return _FastText(text, _is_suspicious(packed, text))
 
 
-def _holds(data: bytes, first: bytes, pattern: re.Pattern[bytes]) -> bool:
-    """Whether ``pattern``, which begins with the byte ``first``, occurs in ``data``."""
+def _is_suspicious(packed: bytes, text: bytes) -> bool:
+    """Whether a float of a value that both encoders took may be NaN or infinite."""
+    # What is not finite stands as null in the text, so that both must have it.
+    packed_at = _may_hold(packed, b"\xcb", _NOT_FINITE)
+    if packed_at < 0:
+        return False
+    text_at = _may_hold(text, b"n", _NULL)
+    if text_at < 0 or _NULL.search(text, text_at) is None:
+        return False
+    return _NOT_FINITE.search(packed, packed_at) is not None
+
+
+def _may_hold(data: bytes, first: bytes, pattern: re.Pattern[bytes]) -> int:
+    """Where a search for ``pattern``, which begins with ``first``, has to begin; -1: nowhere."""
     # Where that byte is rare, hopping from one to the next beats any scan.
     at = data.find(first)
     for _ in range(_HOPS):
-        if at < 0:
-            return False
-        if pattern.match(data, at):
-            return True
+        if at < 0 or pattern.match(data, at):
+            break
         at = data.find(first, at + 1)
-    return at >= 0 and pattern.search(data, at) is not None
+    return at
 
 
 class _Pair(list[Any]):
@@ -203,8 +209,8 @@ class _Walk:
         for child in frame.children:
             if type(child) not in _CONTAINERS:
                 self._take(frame, child)
-            elif _are_short_numbers(child) and len(self._open) <= MAX_VALUE_DEPTH:
-                self._take_numbers(child)
+            elif (kinds := _kinds_of_short_numbers(child)) and len(self._open) <= MAX_VALUE_DEPTH:
+                self._take_numbers(child, kinds)
             else:
                 self._descend(child)
                 return True
@@ -250,10 +256,10 @@ class _Walk:
         except IntegerError as error:
             raise error.at(pointer=self._pointer()) from None
 
-    def _take_numbers(self, numbers: list[Any] | tuple[Any, ...]) -> None:
+    def _take_numbers(self, numbers: list[Any] | tuple[Any, ...], kinds: set[type]) -> None:
         """Take a flat array in one go: states are full of long lists of floats."""
         inner = _Open(numbers)
-        for index in _not_finite(numbers):
+        for index in _not_finite(numbers, kinds):
             if tag := _special(numbers[index]):
                 inner.marks.setdefault(tag, []).append((index, None))
         self._open.append(inner)
@@ -332,9 +338,8 @@ def _special(number: float) -> Tag | None:
     return None
 
 
-def _not_finite(numbers: list[Any] | tuple[Any, ...]) -> list[int]:
+def _not_finite(numbers: list[Any] | tuple[Any, ...], kinds: set[type]) -> list[int]:
     """Where floats stand that are NaN or infinite; integers here have at most 64 bits."""
-    kinds = set(map(type, numbers))
     if float not in kinds:
         return []
     if kinds == {float}:
@@ -350,13 +355,16 @@ def _not_finite(numbers: list[Any] | tuple[Any, ...]) -> list[int]:
     ]
 
 
-def _are_short_numbers(container: Any) -> bool:
-    """Whether an array holds nothing but numbers of at most 64 bits, bools and None."""
+def _kinds_of_short_numbers(container: Any) -> set[type] | None:
+    """The types in an array of nothing but numbers of at most 64 bits, bools and None."""
     if type(container) not in (list, tuple):
-        return False
+        return None
     kinds = set(map(type, container))
     if kinds == {int}:
-        return fits_64_bits(min(container)) and fits_64_bits(max(container))
-    return kinds <= _NUMBERS and (
-        int not in kinds or all(fits_64_bits(number) for number in container if type(number) is int)
-    )
+        short = fits_64_bits(min(container)) and fits_64_bits(max(container))
+    else:
+        short = kinds <= _NUMBERS and (
+            int not in kinds
+            or all(fits_64_bits(number) for number in container if type(number) is int)
+        )
+    return kinds if short else None

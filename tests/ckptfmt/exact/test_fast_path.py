@@ -469,7 +469,7 @@ def test_the_scan_misses_nothing_that_a_plain_walk_finds(value: object) -> None:
         assert _scan(value)
     text = _fast_text(value)
     assert text is not None
-    assert text.suspicious is _scan(value)
+    assert text.suspicious is (_scan(value) and b"null" in text.json)
     assert text.json == orjson.dumps(value)
     assert_same(restore(*_parts(value)), value)
 
