@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 if not __package__:
     # As a script, this file's own folder is on the path instead of the project's.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import sets, ways
+from benchmarks.layers import LAYERS, Layer, longest_line, restore_full, restore_lazy
 from benchmarks.measure import QUIET_LOAD, PeakMemory, Timing, alternate, in_child, load_average
 from benchmarks.report import Row, as_json, machine, table
-from ckptfmt.stream import StreamFacts
 
 __all__ = ["main", "measure"]
+
+_RESTORES: Final = {"lazy": restore_lazy, "full": restore_full}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [
         row
         for name in options.set or sets.NAMES
-        for row in measure(name, options.sessions, options.repeat, options.dir)
+        for row in measure(
+            name, options.sessions, options.repeat, options.layer or list(LAYERS), options.dir
+        )
     ]
     if options.json:
         print(json.dumps(as_json(rows)))
@@ -51,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sessions", type=_positive, default=1000, help="default: 1000")
     parser.add_argument("--repeat", type=_positive, default=5, help="rounds, default: 5")
     parser.add_argument("--set", action="append", choices=sets.NAMES, help="default: both")
+    parser.add_argument("--layer", action="append", choices=LAYERS, help="default: both")
     parser.add_argument("--dir", type=Path, help="where to write; default: the temporary folder")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     return parser
@@ -67,86 +74,100 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(name: str, sessions: int, repeat: int, folder: Path | None = None) -> list[Row]:
+def measure(
+    name: str, sessions: int, repeat: int, layers: Sequence[str], folder: Path | None = None
+) -> list[Row]:
     """Commit, restore and peak memory of one set; files go below ``folder`` and are removed."""
     with TemporaryDirectory(dir=folder, prefix="commit-restore-") as own:
-        return list(_measure(name, sessions, repeat, Path(own)))
+        return list(_measure(name, sessions, repeat, layers, Path(own)))
 
 
-def _measure(name: str, count: int, repeat: int, folder: Path) -> Iterator[Row]:
-    plain, bare, stream = (folder / file for file in ("reference", "bare", "stream"))
+def _measure(
+    name: str, count: int, repeat: int, layers: Sequence[str], folder: Path
+) -> Iterator[Row]:
+    plain, bare = folder / "reference", folder / "bare"
     _say(f"{name}: {count} sessions, commit")
     sessions = sets.build(name, count)
     commits = alternate(
         {
             "reference": partial(ways.commit_reference, sessions, plain),
             "bare": partial(ways.commit_bare, sessions, bare),
-            "ours": partial(ways.commit_stream, sessions, stream),
+            **{layer: partial(LAYERS[layer].commit, sessions, folder) for layer in layers},
         },
         repeat=repeat,
         before=partial(_empty, folder),
     )
     _empty(folder)
-    sha256, facts = ways.commit_reference(sessions, plain), ways.commit_stream(sessions, stream)
+    sha256 = ways.commit_reference(sessions, plain)
+    written = {layer: LAYERS[layer].commit(sessions, folder) for layer in layers}
     # A server that restores holds no exported sessions, for the collector to walk.
     del sessions
     restores = {
-        collector: _restores(name, collector, repeat, plain, sha256, stream, facts)
+        collector: _restores(
+            name, collector, repeat, partial(ways.restore_reference, plain, sha256), written
+        )
         for collector in ("on", "off")
     }
     _say(f"{name}: peak memory")
-    commit_peak = in_child(_commit_peak, name, count, folder / "peak")
-    read_peak, longest = in_child(_read_peak, stream, facts)
-    row = partial(Row, set=name, longest_line_bytes=longest)
-    yield row(op="commit", gc="on", ways=commits, peak_extra_bytes=commit_peak)
-    for collector, timings in restores.items():
-        for way in ("lazy", "full"):
-            yield row(
-                op=f"restore_{way}",
-                gc=collector,
-                ways={"reference": timings["reference"], "ours": timings[way]},
-                peak_extra_bytes=read_peak if (way, collector) == ("lazy", "on") else None,
-            )
+    for layer in layers:
+        commit_peak = in_child(_commit_peak, name, count, layer, folder)
+        read_peak, longest = in_child(_read_peak, written[layer])
+        row = partial(Row, layer=layer, set=name, longest_line_bytes=longest)
+        yield row(op="commit", gc="on", ways=_beside(commits, layer), peak_extra_bytes=commit_peak)
+        for collector, timings in restores.items():
+            for way in _RESTORES:
+                yield row(
+                    op=f"restore_{way}",
+                    gc=collector,
+                    ways=_beside(timings, f"{layer} {way}"),
+                    peak_extra_bytes=read_peak if (way, collector) == ("lazy", "on") else None,
+                )
+
+
+def _beside(timings: Mapping[str, Timing], ours: str) -> dict[str, Timing]:
+    others = {name: timings[name] for name in ("reference", "bare") if name in timings}
+    return {**others, "ours": timings[ours]}
 
 
 def _restores(
     name: str,
     collector: str,
     repeat: int,
-    plain: Path,
-    sha256: str,
-    stream: Path,
-    facts: StreamFacts,
+    reference: Callable[[], object],
+    written: Mapping[str, Layer],
 ) -> dict[str, Timing]:
     _say(f"{name}: restore, collector {collector}")
     return alternate(
         {
-            "reference": partial(ways.restore_reference, plain, sha256),
-            "lazy": partial(ways.restore_stream_lazy, stream, facts),
-            "full": partial(ways.restore_stream_full, stream, facts),
+            "reference": reference,
+            **{
+                f"{layer} {way}": partial(restore, place)
+                for layer, place in written.items()
+                for way, restore in _RESTORES.items()
+            },
         },
         repeat=repeat,
         collector_on=collector == "on",
     )
 
 
-def _commit_peak(name: str, count: int, path: Path) -> int | None:
+def _commit_peak(name: str, count: int, layer: str, folder: Path) -> int | None:
     sessions = sets.build(name, count)
-    with PeakMemory() as peak:
-        ways.commit_stream(sessions, path)
+    with TemporaryDirectory(dir=folder) as own, PeakMemory() as peak:
+        LAYERS[layer].commit(sessions, Path(own))
     return peak.extra_bytes
 
 
-def _read_peak(path: Path, facts: StreamFacts) -> tuple[int | None, int]:
+def _read_peak(written: Layer) -> tuple[int | None, int]:
     """The peak of a reader that keeps nothing, and the length of the longest line."""
     with PeakMemory() as peak:
-        longest_bytes = ways.read_stream(path, facts)
+        longest_bytes = longest_line(written)
     return peak.extra_bytes, longest_bytes
 
 
 def _empty(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 if __name__ == "__main__":

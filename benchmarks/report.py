@@ -36,12 +36,14 @@ _SLOWER: Final = {"real": 1.8, "numeric": 2.2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One operation on one set; ``ways`` are ``reference``, ``ours`` and, of a commit, ``bare``.
+    """One operation of one layer on one set.
 
+    ``ways`` are ``reference``, ``ours`` and, of a commit, ``bare``.
     ``peak_extra_bytes`` is None where it was not measured; ``longest_line_bytes`` is of
     the set, and a part of the bar for it.
     """
 
+    layer: str
     set: str
     op: str
     gc: str
@@ -69,6 +71,7 @@ def as_json(rows: Iterable[Row]) -> dict[str, Any]:
 def _result(row: Row) -> dict[str, Any]:
     bare, peak = row.ways.get("bare"), row.peak_extra_bytes
     return {
+        "layer": row.layer,
         "set": row.set,
         "op": row.op,
         "reference_s": round(row.ways["reference"].median_s, 6),
@@ -82,7 +85,7 @@ def _result(row: Row) -> dict[str, Any]:
 
 
 _HEADINGS: Final = (
-    "set", "operation", "gc", "reference s", "bare s", "ours s",
+    "layer", "set", "operation", "gc", "reference s", "bare s", "ours s",
     "faster than reference", "of bare", "CPU s", "peak MiB",
 )  # fmt: skip
 
@@ -99,7 +102,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     ways = [row.ways.get(name) for name in ("reference", "bare", "ours")]
     cpu = " / ".join(f"{way.median_cpu_s:.2f}" for way in ways if way is not None)
     return (
-        row.set, row.op, row.gc, *map(_seconds, ways),
+        row.layer, row.set, row.op, row.gc, *map(_seconds, ways),
         _against(row.ratio, at_least=_FASTER[row.op, row.gc, row.set]),
         "" if row.vs_bare is None else _against(row.vs_bare, at_most=_SLOWER[row.set]),
         cpu, _peak(row),

@@ -11,10 +11,11 @@ import orjson
 import pytest
 
 from benchmarks import commit_restore, sets, ways
-from ckptfmt.stream import FileSource, StreamReader
+from benchmarks.layers import LAYERS, longest_line, restore_full, restore_lazy
 
 _RESULT = {
-    "set", "op", "reference_s", "ours_s", "bare_s", "ratio", "vs_bare", "peak_extra_mib", "gc",
+    "layer", "set", "op", "reference_s", "ours_s", "bare_s", "ratio", "vs_bare",
+    "peak_extra_mib", "gc",
 }  # fmt: skip
 _SESSIONS = 10
 
@@ -36,8 +37,11 @@ def test_json_has_one_result_for_each_set_operation_and_collector_setting(
     assert printed.keys() == {"schema", "results"}
     assert printed["schema"] == "bench/commit_restore/1"
     restores = [(op, gc) for gc in ("on", "off") for op in ("restore_lazy", "restore_full")]
-    assert [(r["set"], r["op"], r["gc"]) for r in printed["results"]] == [
-        (name, op, gc) for name in sets.NAMES for op, gc in [("commit", "on"), *restores]
+    assert [(r["set"], r["layer"], r["op"], r["gc"]) for r in printed["results"]] == [
+        (name, layer, op, gc)
+        for name in sets.NAMES
+        for layer in LAYERS
+        for op, gc in [("commit", "on"), *restores]
     ]
     for result in printed["results"]:
         _check_result(result)
@@ -56,8 +60,8 @@ def _check_result(result: dict[str, Any]) -> None:
 
 
 def test_the_table_has_a_row_for_each_result(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = _printed(capsys, "--set", "numeric").splitlines()
-    rows = [line.split("|")[1:4] for line in lines if line.startswith("| numeric")]
+    lines = _printed(capsys, "--set", "numeric", "--layer", "stream").splitlines()
+    rows = [line.split("|")[2:5] for line in lines if line.startswith("| stream")]
     assert [[cell.strip() for cell in row] for row in rows] == [
         ["numeric", "commit", "on"],
         ["numeric", "restore_lazy", "on"],
@@ -67,23 +71,25 @@ def test_the_table_has_a_row_for_each_result(capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_the_ways_store_the_same_content(sessions: list[sets.Session], tmp_path: Path) -> None:
-    plain, bare, stream = (tmp_path / name for name in ("plain", "bare", "stream"))
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_ways_store_the_same_content(
+    layer: str, sessions: list[sets.Session], tmp_path: Path
+) -> None:
+    plain, bare = tmp_path / "plain", tmp_path / "bare"
     sha256 = ways.commit_reference(sessions, plain)
     ways.commit_bare(sessions, bare)
-    facts = ways.commit_stream(sessions, stream)
+    ours = LAYERS[layer].commit(sessions, tmp_path)
 
     reference = ways.restore_reference(plain, sha256)
     assert _same(reference, [ways.plain_record(session) for session in sessions])
     states = [record["state"] for record in reference]
-    assert _same(ways.restore_stream_full(stream, facts), states)
-    lazy = ways.restore_stream_lazy(stream, facts)
+    assert _same(restore_full(ours), states)
+    lazy = restore_lazy(ours)
     assert [record.session_id for record in lazy] == [r["session_id"] for r in reference]
     assert _same([record.state and record.state.value() for record in lazy], states)
 
-    with FileSource.open(stream) as source, StreamReader(source, facts) as reader:
-        lines = [stored.line for stored in reader.lines()]
-    assert ways.read_stream(stream, facts) == max(map(len, lines))
+    lines = [record.stored_line or b"" for record in lazy]
+    assert longest_line(ours) == max(map(len, lines))
     # The bare way loses NaN, and has nothing to say about it.
     annotated = [b'"$exact"' in line for line in lines]
     assert [orjson.loads(line) for line in bare.read_bytes().splitlines()] == [
