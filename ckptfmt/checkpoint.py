@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from ckptfmt import diff as diffs
-from ckptfmt import leftovers, publish, recover, run
+from ckptfmt import layouts, leftovers, publish, recover, run
 from ckptfmt import verify as verifying
 from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
 from ckptfmt.commit import Outcome
@@ -76,12 +76,12 @@ def write_checkpoint(
 
 
 def open_checkpoint(checkpoint: Place) -> Checkpoint:
-    """Open a published checkpoint.
+    """Open a published checkpoint, in whatever layout it is; see :mod:`ckptfmt.layouts`.
 
     Raises:
         DataError: it is missing, incomplete, aborted, torn, corrupt or unsupported.
     """
-    return Checkpoint.open(store_at(checkpoint), Folder())
+    return layouts.open_checkpoint(store_at(checkpoint))
 
 
 def list_checkpoints(run_place: Place) -> list[CheckpointEntry]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from ckptfmt.agreement import Agreement
 from ckptfmt.errors import (
     AbortedError,
     CkptError,
@@ -19,7 +20,7 @@ from ckptfmt.errors import (
     TornError,
     UnsupportedError,
 )
-from ckptfmt.identity import ParticipantId
+from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder, is_own
 from ckptfmt.manifest import (
     CheckpointManifest,
@@ -33,8 +34,8 @@ from ckptfmt.manifest import (
 from ckptfmt.record import Record
 from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord, read_record
 from ckptfmt.store.base import Store
-from ckptfmt.stream import StreamFacts, StreamReader
-from ckptfmt.wire import MAX_MANIFEST_BYTES
+from ckptfmt.stream import RecordStream, StoredLine, StreamFacts, StreamReader
+from ckptfmt.wire import DIGEST_BYTES, MAX_MANIFEST_BYTES
 
 __all__ = ["Checkpoint", "ParticipantReader", "participants_in", "read_aggregate"]
 
@@ -112,6 +113,21 @@ class Checkpoint:
     def manifest(self) -> CheckpointManifest:
         """What ``checkpoint.json`` says."""
         return self.sealed.body
+
+    @property
+    def sequence(self) -> int | None:
+        """Its place among the checkpoints of the run; None in a layout that has none."""
+        return self.manifest.sequence
+
+    @property
+    def format_version(self) -> str:
+        """The version of its format: ``major.minor``, or a layout's name and version."""
+        return f"{self.manifest.major}.{self.manifest.minor}"
+
+    @property
+    def files(self) -> set[str]:
+        """The names in the store of the files that lie beside the kinds."""
+        return {self.folder.aggregate}
 
     @property
     def participants(self) -> tuple[ParticipantId, ...]:
@@ -196,6 +212,21 @@ class ParticipantReader:
         """Whose records these are."""
         return self.manifest.participant
 
+    @property
+    def episode_ids(self) -> list[str]:
+        """The capture keys of the episodes that the records belong to, sorted."""
+        return self.manifest.episode_ids
+
+    @property
+    def content_digest(self) -> str:
+        """What tells equal records at any compression; see :class:`ParticipantManifest`."""
+        return self.manifest.content_digest
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of all record lines, each with its LF."""
+        return sum(item.raw_bytes for item in self.manifest.objects)
+
     def check_sizes(self) -> None:
         """Whether every data object is there in its full size.
 
@@ -220,57 +251,101 @@ class ParticipantReader:
             error.at(file=name, **self.place())
             raise
 
-    def records(self, *, digest: bool = True) -> Iterator[TypedRecord | Record]:
+    def records(
+        self, *, digest: bool = True, episodes: Collection[EpisodeId] | None = None
+    ) -> Iterator[TypedRecord | Record]:
         """The records in order; payloads are not decoded.
 
         All checksums are verified on the way, and at the end of each object the SHA-256 of
-        the file; ``digest=False`` leaves that last one out.  So nothing is to be believed
-        before the iterator has ended: to hand records over, use :meth:`load`.
+        the file; ``digest=False`` leaves that last one out.  In the end the records are held
+        against the index and the manifest.  So nothing is to be believed before the iterator
+        has ended: to hand records over, use :meth:`load`.
+
+        With ``episodes`` only their records are read and given; of the others no more than
+        the bytes is verified.  The schema need be known only if there are such records.
 
         Raises:
             DataError: at the first damage, naming block, ordinal and offset.
         """
-        self._check_schema()
+        if episodes is None:
+            self.check_schema()
+        elif met := {item.capture_key for item in episodes}.intersection(self.episode_ids):
+            self._check_schema_of(sorted(met))
+        agreement = Agreement(episodes)
         for item in self.manifest.objects:
-            with self._located(item), self.stream(item) as reader:
+            with self._located(item), self.stream(item) as stream:
                 # Of a file with the right SHA-256 the record digests are right too.
-                for stored in reader.lines(digests=not digest):
-                    try:
-                        record = self.read(stored.line)
-                    except CkptError as error:
-                        error.at(ordinal=stored.ordinal, block=stored.block)
-                        raise
-                    yield record
-                if digest and reader.sha256 != item.sha256:
+                for stored in agreement.lines(stream, digests=not digest):
+                    record = self._in_scope(stored, agreement)
+                    if record is not None:
+                        yield record
+                if digest and stream.sha256 != item.sha256:
                     raise CorruptError("the file's SHA-256 is not the one in the manifest")
+                agreement.check_index(stream)
+        for _, error in agreement.faults(self.content_digest, self.episode_ids, self.index_keys()):
+            raise error.at(**self.place())
 
-    def load(self, *, digest: bool = True) -> list[TypedRecord | Record]:
-        """All records, once all of them are verified.
+    def _in_scope(self, stored: StoredLine, agreement: Agreement) -> TypedRecord | Record | None:
+        try:
+            if not agreement.concerns(stored.line):
+                return None
+            record = self.read(stored.line)
+        except CkptError as error:
+            error.at(ordinal=stored.ordinal, block=stored.block)
+            raise
+        agreement.add(stored.ordinal, record)
+        return record
+
+    def load(
+        self, *, digest: bool = True, episodes: Collection[EpisodeId] | None = None
+    ) -> list[TypedRecord | Record]:
+        """All records, or those of ``episodes``, once everything is verified.
 
         Raises:
             DataError: as :meth:`records`; nothing is handed over then.
         """
-        return list(self.records(digest=digest))
+        return list(self.records(digest=digest, episodes=episodes))
 
     def get(self, key: str) -> TypedRecord | Record:
-        """The record with this key: of the data, the directory, one page and one block are read.
+        """The record with this key.
+
+        Of each data object the directory and one page are read, and of the one that has the
+        record one block.
 
         Raises:
             MissingError: no record has it.
             CorruptError: what was read is damaged, or the key stands there twice.
         """
-        self._check_schema()
+        self.check_schema()
+        found = None
         for item in self.manifest.objects:
-            with self._located(item), self.stream(item) as reader:
+            with self._located(item), self.stream(item) as stream:
                 try:
-                    record = self.read(reader.get(key))
+                    record = self.read(stream.get(key))
                 except MissingError:
                     continue
                 if record.key != key:
                     # A block does not hold keys: only the record can contradict the index.
                     raise CorruptError(f"the index leads to record {record.key!a}").at(key=key)
-                return record
-        raise MissingError("there is no record with this key").at(key=key, **self.place())
+                if found is not None:
+                    raise CorruptError("two records have the same key").at(key=key)
+                found = record
+        if found is None:
+            raise MissingError("there is no record with this key").at(key=key, **self.place())
+        return found
+
+    def index_keys(self) -> list[Iterator[str]]:
+        """Of each data object, the keys of its records, ascending; no record is read.
+
+        Raises:
+            DataError: while iterating: an index cannot be read.
+        """
+        return [self._keys(item) for item in self.manifest.objects]
+
+    def _keys(self, item: DataObject) -> Iterator[str]:
+        with self._located(item), self.stream(item) as stream:
+            for entry in stream.entries():
+                yield entry.key
 
     def indexes(self) -> list[Iterator[tuple[str, bytes]]]:
         """Of each data object, key and digest of its records in key order; no record is read.
@@ -281,16 +356,19 @@ class ParticipantReader:
         return [self._index(item) for item in self.manifest.objects]
 
     def _index(self, item: DataObject) -> Iterator[tuple[str, bytes]]:
-        with self._located(item), self.stream(item) as reader:
-            digests = tuple(reader.digests())
-            for entry in reader.entries():
-                yield entry.key, digests[entry.ordinal]
+        with self._located(item), self.stream(item) as stream:
+            digests = b"".join(stream.digests())
+            for entry in stream.entries():
+                digest = digests[entry.ordinal * DIGEST_BYTES : (entry.ordinal + 1) * DIGEST_BYTES]
+                if len(digest) != DIGEST_BYTES:
+                    raise CorruptError("the index has no digest of the record").at(key=entry.key)
+                yield entry.key, digest
 
     def data_name(self, item: DataObject) -> str:
         """The name of a data object in the store."""
         return self.folder.data(self.participant, item.name)
 
-    def stream(self, item: DataObject) -> StreamReader:
+    def stream(self, item: DataObject) -> RecordStream:
         """The reader of one data object."""
         facts = StreamFacts(
             size_bytes=item.size_bytes,
@@ -307,7 +385,15 @@ class ParticipantReader:
         """Where errors about these records are."""
         return {"checkpoint": self.manifest.checkpoint_id, "participant": str(self.participant)}
 
-    def _check_schema(self) -> None:
+    def check_schema(self) -> None:
+        """Whether this release knows the schema of the records.
+
+        Raises:
+            UnsupportedError: it does not; some of the episodes are named.
+        """
+        self._check_schema_of(self.manifest.episode_ids)
+
+    def _check_schema_of(self, episodes: list[str]) -> None:
         manifest = self.manifest
         schema = SCHEMAS.get(manifest.kind)
         known = (GENERIC_SCHEMA, 1) if schema is None else (manifest.kind, schema.schema_version)
@@ -315,7 +401,7 @@ class ParticipantReader:
             raise UnsupportedError(
                 f"records of schema {manifest.schema[:40]!a} version "
                 f"{manifest.schema_version} are not known here, for kind {manifest.kind} only "
-                f"{known[0]} version {known[1]}; episodes {', '.join(manifest.episode_ids[:3])}",
+                f"{known[0]} version {known[1]}; episodes {', '.join(episodes[:3])}",
                 advice=f"read them with {manifest.provenance.library!a} or newer",
             ).at(**self.place())
 

@@ -283,6 +283,7 @@ def _participant_content(body: ParticipantManifest) -> tuple[object, ...]:
         body.content_digest,
         body.episode_ids,
         bytes(body.role),
+        body.ledger_pins,
     )
 
 

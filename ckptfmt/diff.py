@@ -54,7 +54,7 @@ def diff_participants(
     participant: ParticipantId, before: ParticipantReader | None, after: ParticipantReader | None
 ) -> Iterator[Change]:
     """As :func:`diff_checkpoints`, for one participant; None stands for one without records."""
-    if before and after and before.manifest.content_digest == after.manifest.content_digest:
+    if before and after and before.content_digest == after.content_digest:
         return
     old = _digests(before)
     new = _digests(after)

@@ -90,6 +90,10 @@ class Location:
         }
         return replace(self, **missing)
 
+    def covers(self, other: Location) -> bool:
+        """Whether all that ``other`` knows of a place is known here, and the same."""
+        return other.merged(self) == self
+
 
 def _shown(value: str | int) -> str:
     # ascii() keeps control and bidi characters of a damaged file out of terminals and logs.

@@ -21,6 +21,7 @@ from ckptfmt.errors import (
 )
 from ckptfmt.identity import ParticipantId
 from ckptfmt.layout import LATEST_NAME, MANIFEST_NAME, Folder, is_leftover, is_own
+from ckptfmt.nemo_gym.layout import gym_folder
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
 
@@ -87,13 +88,19 @@ def _checkpoint_leftovers(store: Store, folder: Folder) -> Iterator[tuple[str, s
     except IncompleteError:
         closed = False
     except MissingError:
-        yield folder.prefix, "not a checkpoint"
+        yield folder.prefix, _reason(store, folder)
         return
     else:
         checkpoint.check()
     yield from _strangers(store, folder, participants, closed)
     for participant in participants:
         yield from _participant_leftovers(store, folder, participant, closed)
+
+
+def _reason(store: Store, folder: Folder) -> str:
+    if gym_folder(store, folder) is None:
+        return "not a checkpoint"
+    return "in NeMo Gym's layout, in which nothing shows what a writer still needs"
 
 
 def _strangers(

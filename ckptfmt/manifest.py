@@ -18,6 +18,7 @@ import msgspec
 
 from ckptfmt.errors import (
     CorruptError,
+    NameRefusedError,
     RefusedError,
     SizeError,
     TornError,
@@ -25,6 +26,7 @@ from ckptfmt.errors import (
 )
 from ckptfmt.identity import EpisodeId, ParticipantId, check_name
 from ckptfmt.layout import DataName
+from ckptfmt.ledger_pin import LedgerPin, check_pins
 from ckptfmt.members import split_members
 from ckptfmt.wire import FORMAT_MAJOR, FORMAT_MINOR, MAX_MANIFEST_BYTES
 
@@ -53,6 +55,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 _Token = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{24}$", max_length=24)]
 
+_LEFT_OUT_IF_EMPTY: Final = frozenset({"ledger_pins"})
 _SELF: Final = b',"self":"sha256:'
 _SEAL: Final = re.compile(_SELF + rb'([0-9a-f]{64})"}\n')
 _SEAL_BYTES: Final = len(_SELF) + 64 + 3
@@ -104,7 +107,8 @@ class ParticipantManifest(_Head, frozen=True, kw_only=True):
 
     ``content_digest`` is the SHA-256 over, for each record in order, the line's length
     as u64le and the first 16 bytes of the line's SHA-256.  ``episodes`` are capture keys,
-    sorted.  ``role`` holds what the role adds, as the JSON it is.
+    sorted.  ``role`` holds what the role adds, as the JSON it is.  ``ledger_pins`` name the
+    prefixes of ledgers that go with the records, sorted by name.
     """
 
     kind: str
@@ -117,6 +121,7 @@ class ParticipantManifest(_Head, frozen=True, kw_only=True):
     content_digest: _Sha256
     episode_ids: list[str]
     role: msgspec.Raw = msgspec.Raw(b"{}")
+    ledger_pins: list[LedgerPin] = []
     provenance: Provenance
 
     @property
@@ -199,7 +204,11 @@ def encode_manifest(body: _Body, unknown: Mapping[str, bytes] | None = None) -> 
     Raises:
         SizeError: it would exceed 64 MiB.
     """
-    members = {name: _spelled(getattr(body, name)) for name in body.__struct_fields__}
+    members = {
+        name: _spelled(value)
+        for name in body.__struct_fields__
+        if (value := getattr(body, name)) or name not in _LEFT_OUT_IF_EMPTY
+    }
     members |= unknown or {}
     listed = b",".join(_spelled(name) + b":" + members[name] for name in sorted(members))
     sealed = b"{" + listed
@@ -294,7 +303,7 @@ def _typed(members: Mapping[str, msgspec.Raw], expected: type[_Read]) -> _Read:
     listed = b",".join(_spelled(name) + b":" + bytes(raw) for name, raw in values.items())
     try:
         return msgspec.json.decode(b"{" + listed + b"}", type=expected)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, NameRefusedError) as error:
         raise CorruptError(f"a member of the manifest is malformed: {error}") from error
 
 
@@ -313,7 +322,9 @@ def _check(body: _Part) -> None:
 def _check_participant(body: ParticipantManifest) -> None:
     check_name(body.kind, "kind")
     check_name(body.instance, "instance")
+    _check_object(body.role, "role")
     _check_keys(body.episode_ids, "episode_ids")
+    check_pins(body.ledger_pins)
     ordinal = 0
     for number, item in enumerate(body.objects):
         if item.name != str(DataName(body.token, number)):
@@ -330,6 +341,11 @@ def _check_participant(body: ParticipantManifest) -> None:
 
 
 def _check_aggregate(body: CheckpointManifest) -> None:
+    if not body.participants:
+        raise CorruptError("participants is empty, and no writer publishes that")
+    _check_object(body.user_metadata, "user_metadata")
+    if bytes(body.recovered) != bytes(NOT_RECOVERED):
+        _check_object(body.recovered, "recovered")
     seen: set[str] = set()
     for expected in body.participants:
         folded = expected.participant.folded
@@ -338,6 +354,12 @@ def _check_aggregate(body: CheckpointManifest) -> None:
         seen.add(folded)
     if body.scope is not None:
         _check_keys(body.scope, "scope")
+
+
+def _check_object(value: msgspec.Raw, member: str) -> None:
+    # That it is JSON was seen before.
+    if not bytes(value).lstrip().startswith(b"{"):
+        raise CorruptError(f"{member} is not an object")
 
 
 def _check_keys(keys: list[str], member: str) -> None:

@@ -9,17 +9,21 @@ from typing import Any
 import msgspec
 
 from ckptfmt.errors import ValueRefusedError
-from ckptfmt.exact import decode_json, encode
+from ckptfmt.exact import encode
 
-__all__ = ["metadata", "metadata_value"]
+__all__ = ["metadata"]
 
 
-def metadata(members: Mapping[str, Any]) -> msgspec.Raw:
+def metadata(members: Mapping[str, Any] | msgspec.Raw) -> msgspec.Raw:
     """Spell ``members`` as a manifest holds them: compact, ASCII, sorted at every level.
+
+    What comes from a manifest is kept as it is.
 
     Raises:
         ValueRefusedError: something that plain JSON cannot spell (NaN, tuples, other keys).
     """
+    if isinstance(members, msgspec.Raw):
+        return members
     plain = dict(members)
     if encode(plain).annotations is not None:
         raise ValueRefusedError(
@@ -27,9 +31,3 @@ def metadata(members: Mapping[str, Any]) -> msgspec.Raw:
             advice="use finite numbers, lists and string keys",
         )
     return msgspec.Raw(json.dumps(plain, separators=(",", ":"), sort_keys=True).encode())
-
-
-def metadata_value(stored: msgspec.Raw) -> dict[str, Any]:
-    """The object that a manifest's metadata is; empty where it is anything else."""
-    value = decode_json(stored)
-    return value if isinstance(value, dict) else {}

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from ckptfmt.commit import (
     Committed,
     NotCommitted,
@@ -25,6 +27,7 @@ from ckptfmt.commit import (
 from ckptfmt.errors import CkptError, DuplicateKeyError, RefusedError, StateError
 from ckptfmt.identity import ParticipantId, check_name
 from ckptfmt.layout import DataName, Folder, new_token
+from ckptfmt.ledger_pin import LedgerPin, check_pins
 from ckptfmt.manifest import DataObject, ParticipantManifest, encode_manifest
 from ckptfmt.metadata import metadata
 from ckptfmt.provenance import provenance
@@ -57,10 +60,14 @@ class ParticipantWriter:
 
     Use it as a context manager: a block that ends without :meth:`finish` leaves nothing.
     ``publication`` lets an owner abandon the commit from another thread.  A new data
-    object is begun once one holds ``object_target_bytes`` of lines.
+    object is begun once one holds ``object_target_bytes`` of lines.  ``role`` and
+    ``unknown`` members that come from a manifest are kept as the bytes that they are.
+    ``ledger_pins`` are of the ledgers that the records go with, in any order.
 
     Raises:
-        NameRefusedError: the checkpoint id is malformed.
+        NameRefusedError: the checkpoint id is malformed, or a ledger is pinned twice.
+        ValueRefusedError: ``role`` holds what plain JSON cannot spell.
+        StateError: ``publication`` was abandoned; nothing is left behind.
         StorageError: the store cannot take the first object.
     """
 
@@ -72,8 +79,10 @@ class ParticipantWriter:
         participant: ParticipantId,
         *,
         publication: Publication | None = None,
-        role: Mapping[str, Any] | None = None,
+        role: Mapping[str, Any] | msgspec.Raw | None = None,
         user: Mapping[str, str] | None = None,
+        unknown: Mapping[str, bytes] | None = None,
+        ledger_pins: Iterable[LedgerPin] = (),
         object_target_bytes: int = OBJECT_TARGET_BYTES,
     ) -> None:
         self._store = store
@@ -81,8 +90,11 @@ class ParticipantWriter:
         self._checkpoint_id = check_name(checkpoint_id, "checkpoint id")
         self._participant = participant
         self._publication = publication or Publication()
-        self._role = metadata(role or {})
+        self._role = metadata({} if role is None else role)
         self._user = user
+        self._unknown = unknown
+        self._ledger_pins = sorted(ledger_pins, key=lambda pin: pin.name)
+        check_pins(self._ledger_pins)
         self._object_target_bytes = object_target_bytes
         self._token = new_token()
         self._content = hashlib.sha256()
@@ -151,7 +163,7 @@ class ParticipantWriter:
             raise StateError("the participant was finished or abandoned")
         try:
             self._close_object()
-            sealed = encode_manifest(self._manifest())
+            sealed = encode_manifest(self._manifest(), self._unknown)
             self._publication.claim(check)
         except CkptError as error:
             self.abandon()
@@ -190,13 +202,17 @@ class ParticipantWriter:
         name = DataName(self._token, len(self._objects))
         data = self._store.open_data(self._folder.data(self._participant, name))
         self._raw_bytes = 0
-        stream = StreamWriter(
-            _Guarded(data, self._publication),
-            kind=self._participant.kind,
-            instance=self._participant.instance,
-            checkpoint_id=self._checkpoint_id,
-            content=self._content,
-        )
+        try:
+            stream = StreamWriter(
+                _Guarded(data, self._publication),
+                kind=self._participant.kind,
+                instance=self._participant.instance,
+                checkpoint_id=self._checkpoint_id,
+                content=self._content,
+            )
+        except BaseException:
+            data.abort()
+            raise
         return data, stream
 
     def _close_object(self) -> None:
@@ -231,6 +247,7 @@ class ParticipantWriter:
             content_digest=self._content.hexdigest(),
             episode_ids=sorted(self._episodes),
             role=self._role,
+            ledger_pins=self._ledger_pins,
             provenance=provenance(self._user),
         )
 
@@ -264,6 +281,7 @@ def write_participant(
     *,
     role: Mapping[str, Any] | None = None,
     user: Mapping[str, str] | None = None,
+    ledger_pins: Iterable[LedgerPin] = (),
 ) -> Outcome[ParticipantManifest]:
     """Write records sorted by key, so that a repeat agrees, and publish the manifest.
 
@@ -274,7 +292,7 @@ def write_participant(
         StorageError: the data could not be stored; nothing is left of it.
     """
     with ParticipantWriter(
-        store, folder, checkpoint_id, participant, role=role, user=user
+        store, folder, checkpoint_id, participant, role=role, user=user, ledger_pins=ledger_pins
     ) as writer:
         for record in sorted(records, key=lambda record: record.key):
             writer.add(record)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ckptfmt.checkpoint_reader import ParticipantReader, participants_in
 from ckptfmt.commit import (
@@ -49,17 +51,20 @@ class About:
     """What a controller says of a checkpoint beside its participants.
 
     ``scope`` are the episodes it continues, None for all.  ``user`` goes into the
-    provenance (a commit id, say), ``metadata`` is any finite JSON object.  ``sequence`` and
-    ``recovered`` are for tools that make a checkpoint from another one: its place in the
-    run is kept, and what was lost is told.
+    provenance (a commit id, say), ``metadata`` is any finite JSON object.  The rest is for
+    tools that make a checkpoint from another one: its place in the run, its metadata and
+    its ``unknown`` members are kept, these as the bytes that they are, and what was lost
+    is told in ``recovered``.
     """
 
     scope: Iterable[EpisodeId] | None = None
     run_id: str | None = None
     config_digest: str | None = None
     user: Mapping[str, str] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | msgspec.Raw = field(default_factory=dict)
+    unknown: Mapping[str, bytes] = field(default_factory=dict)
     sequence: int | None = None
+    previous: Previous | None = None
     recovered: Mapping[str, Any] | None = None
 
 
@@ -69,10 +74,14 @@ def publish_checkpoint(
     checkpoint_id: str,
     participants: Iterable[ParticipantId],
     about: About = About(),
+    check: Callable[[], None] | None = None,
 ) -> Outcome[CheckpointManifest]:
     """Verify what the participants wrote, from this side, and publish the checkpoint.
 
-    ``store`` is the run's; ``participants`` are those that were expected since discovery.
+    ``store`` is the run's, or the checkpoint's own where ``folder`` is its root;
+    ``participants`` are those that were expected since discovery.  ``check`` is asked at the
+    last moment at which the commit can still be refused; it raises a :class:`CkptError` to
+    refuse.
 
     Raises:
         RefusedError: the id is malformed, no participant is expected, two of them clash,
@@ -81,6 +90,8 @@ def publish_checkpoint(
     check_name(checkpoint_id, "checkpoint id")
     expected = _distinct(participants)
     scope = None if about.scope is None else sorted({item.capture_key for item in about.scope})
+    user_metadata = metadata(about.metadata)
+    recovered = NOT_RECOVERED if about.recovered is None else metadata(about.recovered)
     try:
         listed = [_read_back(store, folder, checkpoint_id, item) for item in expected]
         _refuse_strangers(store, folder, expected)
@@ -89,20 +100,23 @@ def publish_checkpoint(
             checkpoint_id=checkpoint_id,
             token=new_token(),
             sequence=about.sequence or run.highest_sequence + 1,
-            previous=_previous(run),
+            previous=about.previous or _previous(run),
             run_id=about.run_id,
             config_digest=about.config_digest,
             participants=listed,
             scope=scope,
-            recovered=NOT_RECOVERED if about.recovered is None else metadata(about.recovered),
-            user_metadata=metadata(about.metadata),
+            recovered=recovered,
+            user_metadata=user_metadata,
             provenance=provenance(about.user),
         )
-        sealed = encode_manifest(body)
+        sealed = encode_manifest(body, about.unknown)
+        if check is not None:
+            check()
     except CkptError as error:
         return NotCommitted(error.at(checkpoint=checkpoint_id))
     outcome = publish(store, folder.aggregate, sealed, same_aggregate)
-    if isinstance(outcome, Committed):
+    # A checkpoint that is the store itself lies in no run that the store could hold.
+    if isinstance(outcome, Committed) and folder.prefix:
         write_hint(store, outcome.stored.body)
     return outcome
 
@@ -152,14 +166,12 @@ def _refuse_strangers(store: Store, folder: Folder, expected: list[ParticipantId
 
 def _previous(run: RunScan) -> Previous | None:
     try:
-        sealed = run.latest().entry.sealed
+        entry = run.latest().entry
     except DataError:
         return None
-    return (
-        None
-        if sealed is None
-        else Previous(checkpoint_id=sealed.body.checkpoint_id, sha256=sealed.sha256)
-    )
+    if entry.sealed is None or entry.sequence is None:
+        return None
+    return Previous(checkpoint_id=entry.sealed.body.checkpoint_id, sha256=entry.sealed.sha256)
 
 
 def write_checkpoint(

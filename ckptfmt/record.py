@@ -7,6 +7,7 @@ of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +22,7 @@ from ckptfmt.errors import (
     UnsupportedError,
     ValueRefusedError,
 )
+from ckptfmt.exact import pointer
 from ckptfmt.exact.encode import is_plain_text
 from ckptfmt.exact.text import Buffer
 from ckptfmt.identity import EpisodeId, record_key
@@ -28,7 +30,7 @@ from ckptfmt.members import split_members
 from ckptfmt.payload import JsonPayload
 from ckptfmt.stream.records import Line
 
-__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "join_line"]
+__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "episode_of", "join_line"]
 
 EXACT: Final = "$exact"
 """The member that holds the annotations: ``{field: [entry, ...]}``."""
@@ -43,6 +45,8 @@ class _WireEpisode(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _EPISODE: Final = msgspec.json.Decoder(_WireEpisode)
+# As every writer of ours begins a line.
+_OPENING: Final = re.compile(rb'\{"episode_id":(\{"rollout_id":"[^"\\]*","attempt":[0-9]+\})[,}]')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class Record:
     stored_line: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_members(self.members)
+        check_members(self.episode_id, self.members)
         record_key(self.episode_id, self.sub_key)
 
     @property
@@ -127,8 +131,8 @@ class Record:
         return record
 
 
-def check_members(members: Mapping[str, JsonPayload]) -> None:
-    """Refuse what may not be a member of a record.
+def check_members(episode_id: EpisodeId, members: Mapping[str, JsonPayload]) -> None:
+    """Refuse what may not be a member of a record of this episode.
 
     Raises:
         NameRefusedError: ``episode_id``, a name that starts with ``$``, or no Unicode text.
@@ -136,12 +140,27 @@ def check_members(members: Mapping[str, JsonPayload]) -> None:
     """
     for name, value in members.items():
         if name == _EPISODE_ID or not is_plain_text(name) or name.startswith("$"):
-            raise NameRefusedError(f"a record member may not be named {name!a}")
+            raise NameRefusedError(f"a record member may not be named {name!a}").at(
+                key=episode_id.capture_key
+            )
         if not isinstance(value, JsonPayload):
             raise ValueRefusedError(
                 f"member {name!a} is a {type(value).__qualname__}, not a JsonPayload",
                 advice="use JsonPayload.from_value() or JsonPayload.from_json()",
-            )
+            ).at(key=episode_id.capture_key, pointer=pointer.join([name]))
+
+
+def episode_of(line: bytes) -> EpisodeId:
+    """The episode of a record line; where it stands first, the rest is not looked at.
+
+    Raises:
+        CorruptError: no record line.
+        UnsupportedError: a reserved member that this release does not know.
+    """
+    opening = _OPENING.match(line)
+    if opening is None:
+        return Record.from_line(line, sub_key_member=None).episode_id
+    return _episode_id(opening[1])
 
 
 def join_line(line: Line) -> bytes:
@@ -149,7 +168,7 @@ def join_line(line: Line) -> bytes:
     return b"".join(line)
 
 
-def _episode_id(text: msgspec.Raw | None) -> EpisodeId:
+def _episode_id(text: Buffer | None) -> EpisodeId:
     if text is None:
         raise CorruptError("a record has no episode_id")
     # Split first, since the typed decoder would let the last of two members win.

@@ -85,6 +85,11 @@ _ERRORS: Final = (
         _RECOVER,
     ),
     (
+        "ledger-pin",
+        "A pinned ledger still begins with the bytes that belong to the checkpoint.",
+        "restore the checkpoint before, or the ledger from a copy",
+    ),
+    (
         "round-trip",
         "A record that is decoded and encoded again gives the same bytes.",
         "keep the file and report it: the writer broke the format's promise",
@@ -96,6 +101,11 @@ _ERRORS: Final = (
     ),
 )
 _WARNINGS: Final = (
+    (
+        "duplicate-member",
+        "No object in a payload names a member twice: whoever makes a dict of it keeps the last.",
+        "nothing, if whoever reads it means the last one; cat and get show all of them",
+    ),
     (
         "leftover",
         "A failed write left a file that no manifest names; it harms nothing.",

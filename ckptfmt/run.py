@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ckptfmt.checkpoint_reader import Checkpoint, read_aggregate
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import (
     AbortedError,
     AmbiguousLatestError,
@@ -25,7 +25,9 @@ from ckptfmt.errors import (
     RefusedError,
 )
 from ckptfmt.layout import LATEST_NAME, Folder
+from ckptfmt.layouts import open_checkpoint
 from ckptfmt.manifest import CheckpointManifest, Sealed
+from ckptfmt.nemo_gym.order import Undated, choose_latest
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import split_name
 
@@ -54,20 +56,25 @@ class CheckpointState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEntry:
-    """A folder of a run.  ``sealed`` is None where ``checkpoint.json`` could not be read.
+    """A folder of a run.  ``opened`` is None where ``checkpoint.json`` could not be read.
 
     ``problem`` says why the checkpoint is not complete.
     """
 
     folder: Folder
     state: CheckpointState
-    sealed: Sealed[CheckpointManifest] | None = None
+    opened: Checkpoint | None = None
     problem: CkptError | None = None
 
     @property
+    def sealed(self) -> Sealed[CheckpointManifest] | None:
+        """What ``checkpoint.json`` says, as far as it can be read."""
+        return None if self.opened is None else self.opened.sealed
+
+    @property
     def sequence(self) -> int | None:
-        """Its place among the checkpoints of the run."""
-        return None if self.sealed is None else self.sealed.body.sequence
+        """Its place among the checkpoints of the run; None in a layout that has none."""
+        return None if self.opened is None else self.opened.sequence
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -99,7 +106,7 @@ def list_checkpoints(store: Store) -> list[CheckpointEntry]:
         MissingError: the run's directory is not there.
         StorageError: it cannot be listed.
     """
-    return [_checked(store, entry) for entry in RunScan(store).entries]
+    return [_checked(entry) for entry in RunScan(store).entries]
 
 
 class RunScan:
@@ -112,7 +119,8 @@ class RunScan:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._hint = _read_hint(store)
+        self._hint_bytes = _read_hint(store)
+        self._hint = _decoded_hint(self._hint_bytes)
         folders = [
             _look(store, Folder(entry.name))
             for entry in store.entries()
@@ -135,11 +143,11 @@ class RunScan:
         skipped = [
             entry
             for entry in self.entries
-            if entry.sequence is None and entry.state is not CheckpointState.FOREIGN
+            if entry.opened is None and entry.state is not CheckpointState.FOREIGN
         ]
         placed = [entry for entry in reversed(self.entries) if entry.sequence is not None]
         for _, group in groupby(placed, key=attrgetter("sequence")):
-            twins = [_checked(self._store, entry) for entry in group]
+            twins = [_checked(entry) for entry in group]
             complete = [entry for entry in twins if entry.state is CheckpointState.COMPLETE]
             skipped += [entry for entry in twins if entry.state is not CheckpointState.COMPLETE]
             if len(complete) > 1:
@@ -147,6 +155,13 @@ class RunScan:
             if complete:
                 notices = _hint_notices(self._hint, complete[0])
                 return Latest(complete[0], tuple(skipped), notices)
+        undated = [_checked(entry) for entry in self.entries if _is_undated(entry)]
+        complete = [entry for entry in undated if entry.state is CheckpointState.COMPLETE]
+        skipped += [entry for entry in undated if entry.state is not CheckpointState.COMPLETE]
+        if complete:
+            index, how = choose_latest([_undated(entry) for entry in complete], self._hint_bytes)
+            best = complete[index]
+            return Latest(best, tuple(skipped), (f"{best.folder.prefix} is taken {how}",))
         reasons = [f"{entry.folder.prefix}: {entry.problem}" for entry in skipped]
         raise MissingError(
             "; ".join([f"there is no complete checkpoint in {self._store.label}", *reasons])
@@ -156,10 +171,14 @@ class RunScan:
 def latest(store: Store) -> Latest:
     """The checkpoint to restore from: complete, with the highest sequence.
 
+    Those of a layout without a sequence are looked at only where there is no other; a notice
+    says what decided.
+
     Raises:
         MissingError: the run has no complete checkpoint; those there are named with the
             reason.
-        AmbiguousLatestError: two complete ones have the highest sequence; choose by id.
+        AmbiguousLatestError: two complete ones have the highest sequence, or nothing tells
+            which is the latest; choose by id.
         StorageError: the run cannot be listed.
     """
     return RunScan(store).latest()
@@ -170,6 +189,16 @@ def _ambiguous(twins: list[CheckpointEntry]) -> AmbiguousLatestError:
     return AmbiguousLatestError(
         f"{names} both have sequence {twins[0].sequence}", advice="name the checkpoint to restore"
     )
+
+
+def _is_undated(entry: CheckpointEntry) -> bool:
+    return entry.opened is not None and entry.sequence is None
+
+
+def _undated(entry: CheckpointEntry) -> Undated:
+    assert entry.opened is not None
+    body = entry.opened.manifest
+    return Undated(entry.folder.prefix, body.checkpoint_id, body.provenance.created_at)
 
 
 def _is_usable(name: str) -> bool:
@@ -187,7 +216,7 @@ def _order(entry: CheckpointEntry) -> tuple[bool, int, str]:
 
 def _look(store: Store, folder: Folder) -> CheckpointEntry:
     try:
-        sealed = read_aggregate(store, folder)
+        opened = open_checkpoint(store, folder)
     except MissingError:
         return CheckpointEntry(folder, CheckpointState.FOREIGN)
     except IncompleteError as error:
@@ -196,15 +225,15 @@ def _look(store: Store, folder: Folder) -> CheckpointEntry:
         return CheckpointEntry(folder, CheckpointState.ABORTED, problem=error)
     except CkptError as error:
         return CheckpointEntry(folder, CheckpointState.DAMAGED, problem=error)
-    return CheckpointEntry(folder, CheckpointState.COMPLETE, sealed)
+    return CheckpointEntry(folder, CheckpointState.COMPLETE, opened)
 
 
-def _checked(store: Store, entry: CheckpointEntry) -> CheckpointEntry:
+def _checked(entry: CheckpointEntry) -> CheckpointEntry:
     """The entry, damaged where its participants' manifests or data are not what it says."""
-    if entry.sealed is None:
+    if entry.opened is None:
         return entry
     try:
-        Checkpoint(store, entry.folder, entry.sealed).check()
+        entry.opened.check()
     except CkptError as error:
         return replace(entry, state=CheckpointState.DAMAGED, problem=error)
     return entry
@@ -217,11 +246,16 @@ def _hint_notices(hint: _Hint | None, best: CheckpointEntry) -> tuple[str, ...]:
     return (f"{LATEST_NAME} names {named}, not the latest complete checkpoint; it is ignored",)
 
 
-def _read_hint(store: Store) -> _Hint | None:
-    try:
-        return msgspec.json.decode(store.read_small(LATEST_NAME, _MAX_HINT_BYTES), type=_Hint)
-    except (CkptError, msgspec.MsgspecError):
-        return None
+def _read_hint(store: Store) -> bytes | None:
+    with contextlib.suppress(CkptError):
+        return store.read_small(LATEST_NAME, _MAX_HINT_BYTES)
+    return None
+
+
+def _decoded_hint(hint: bytes | None) -> _Hint | None:
+    with contextlib.suppress(msgspec.MsgspecError):
+        return None if hint is None else msgspec.json.decode(hint, type=_Hint)
+    return None
 
 
 def write_hint(store: Store, manifest: CheckpointManifest) -> None:

@@ -88,11 +88,12 @@ class TypedRecord:
 
     def __post_init__(self) -> None:
         for name, form in self.forms.items():
-            if not form.fits(getattr(self, name)):
-                raise ValueRefusedError(f"member {name} is not {form.says}").at(
-                    key=self.episode_id.capture_key
-                )
-        check_members(self.extras)
+            value = getattr(self, name)
+            if not form.fits(value):
+                raise ValueRefusedError(
+                    f"member {name} is not {form.says}, but of type {type(value).__qualname__}"
+                ).at(key=self.episode_id.capture_key, pointer=f"/{name}")
+        check_members(self.episode_id, self.extras)
         if known := self.extras.keys() & self.forms.keys():
             raise NameRefusedError(f"extras name known members: {', '.join(sorted(known))}")
         record_key(self.episode_id, self.sub_key)

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import hashlib
-import heapq
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from operator import itemgetter
 from typing import Final
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
+from ckptfmt.agreement import Agreement
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.duplicates import duplicate_members
 from ckptfmt.errors import (
     AbortedError,
     CkptError,
     CorruptError,
     DataError,
+    DepthError,
     IncompleteError,
     IntegerError,
+    Location,
     RefusedError,
     RoundTripError,
     UnsupportedError,
 )
+from ckptfmt.exact.pointer import join as join_pointer
 from ckptfmt.exact.restore import verbatim
-from ckptfmt.identity import ParticipantId
+from ckptfmt.identity import EpisodeId
 from ckptfmt.layout import MANIFEST_NAME, Folder, is_own
+from ckptfmt.layouts import open_checkpoint, open_participant, participants_in
+from ckptfmt.ledger import LedgerReader, verify_pins
 from ckptfmt.manifest import DataObject
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record, join_line
@@ -38,7 +43,7 @@ from ckptfmt.rules import RULES, Finding
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
-from ckptfmt.stream import Loss, StoredLine, StreamReader
+from ckptfmt.stream import Loss, RecordStream, StoredLine
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
 
@@ -77,18 +82,19 @@ def verify(
     *,
     level: Level = Level.FULL,
     progress: Progress | None = None,
+    ledgers: str | os.PathLike[str] | None = None,
 ) -> Iterator[Finding]:
     """Everything that is wrong with a checkpoint; nothing where it is whole.
 
-    Memory does not grow with the number of records, but for their keys where the index
-    disagrees with them.  Never raises on bad data.
+    With ``ledgers``, the directory of capture ledgers, those that manifests pin are read too.
+    Memory does not grow with the number of records.  Never raises on bad data.
     """
     progress = progress or Progress()
     try:
-        checkpoint = Checkpoint.open(store, folder)
+        checkpoint = open_checkpoint(store, folder)
     except CkptError as error:
         yield Finding.of(_rule_of(error, "aggregate"), error)
-        yield from _verify_unpublished(store, folder, level, progress)
+        yield from _verify_unpublished(store, folder, level, progress, ledgers)
         return
     for participant in checkpoint.participants:
         try:
@@ -96,8 +102,9 @@ def verify(
         except CkptError as error:
             yield Finding.of(_rule_of(error, "participant"), error)
             continue
+        yield from _verify_pins(reader, ledgers)
         yield from _verify_participant(reader, level, progress)
-    yield from _strangers(store, folder, set(checkpoint.participants))
+    yield from _strangers(checkpoint)
 
 
 def _rule_of(error: CkptError, otherwise: str) -> str:
@@ -117,15 +124,29 @@ def _rule_of(error: CkptError, otherwise: str) -> str:
 
 
 def _verify_unpublished(
-    store: Store, folder: Folder, level: Level, progress: Progress
+    store: Store,
+    folder: Folder,
+    level: Level,
+    progress: Progress,
+    ledgers: str | os.PathLike[str] | None,
 ) -> Iterator[Finding]:
     for participant in participants_in(store, folder):
         try:
-            reader = ParticipantReader.open(store, folder, participant)
+            reader = open_participant(store, folder, participant)
         except CkptError as error:
             yield Finding.of(_rule_of(error, "participant"), error)
             continue
+        yield from _verify_pins(reader, ledgers)
         yield from _verify_participant(reader, level, progress)
+
+
+def _verify_pins(
+    reader: ParticipantReader, ledgers: str | os.PathLike[str] | None
+) -> Iterator[Finding]:
+    if ledgers is not None:
+        place = Location(reader.manifest.checkpoint_id, str(reader.participant))
+        for finding in verify_pins(LedgerReader(ledgers), reader.manifest.ledger_pins):
+            yield replace(finding, location=finding.location.merged(place))
 
 
 def _verify_participant(
@@ -139,9 +160,15 @@ def _verify_participant(
             whole.append(item)
         except CkptError as error:
             yield Finding.of(_rule_of(error, "data"), error)
+    scope: Collection[EpisodeId] | None = None
+    try:
+        reader.check_schema()
+    except UnsupportedError as error:
+        yield Finding.of("unsupported", error)
+        scope = ()  # Of records of another schema no more than the episode can be read.
     if level is Level.QUICK:
         return
-    audit = _Audit(reader, deep=level is Level.DEEP, progress=progress)
+    audit = _Audit(reader, scope=scope, deep=level is Level.DEEP, progress=progress)
     for item in reader.manifest.objects:
         yield from audit.read(item, whole=item in whole)
     if not audit.damaged:
@@ -149,15 +176,25 @@ def _verify_participant(
 
 
 class _Audit:
-    """Reads all records of one participant and keeps what must agree in the end."""
+    """Reads all records of one participant and keeps what must agree in the end.
 
-    def __init__(self, reader: ParticipantReader, *, deep: bool, progress: Progress) -> None:
+    ``scope``: see :class:`Agreement`.
+
+    """
+
+    def __init__(
+        self,
+        reader: ParticipantReader,
+        *,
+        scope: Collection[EpisodeId] | None,
+        deep: bool,
+        progress: Progress,
+    ) -> None:
         self.damaged = False
         self._reader = reader
         self._deep = deep
         self._progress = progress
-        self._content = hashlib.sha256()
-        self._episodes: set[str] = set()
+        self._agreement = Agreement(scope)
 
     def read(self, item: DataObject, *, whole: bool) -> Iterator[Finding]:
         """Read one data object; where it is damaged, every damage is told."""
@@ -175,25 +212,33 @@ class _Audit:
             if isinstance(error, DataError):
                 yield from self._losses(item, error)
 
-    def _read_records(self, item: DataObject, stream: StreamReader) -> Iterator[Finding]:
-        seen = found = 0
-        for stored, digest in zip(stream.lines(), stream.digests(), strict=True):
-            self._content.update(len(stored.line).to_bytes(8, "little") + digest)
+    def _read_records(self, item: DataObject, stream: RecordStream) -> Iterator[Finding]:
+        for stored in self._agreement.lines(stream):
             try:
-                _check_utf8(stored.line)
-                record = self._reader.read(stored.line)
-                seen = (seen + _mark(record.key, stored.ordinal)) % (1 << 128)
-                self._episodes.add(record.episode_id.capture_key)
-                if self._deep:
-                    round_trip(record, stored.line)
+                for error in self._read_record(stored):
+                    yield Finding.of("duplicate-member", error.at(**self._reader.place()))
             except (CkptError, UnicodeDecodeError) as error:
                 yield self._record_finding(item, stored, error)
             self._progress.count(stored.line)
-        for entry in stream.entries():
-            found = (found + _mark(entry.key, entry.ordinal)) % (1 << 128)
-        if seen != found:
-            fault = CorruptError("the index does not list the keys that the records have")
-            yield Finding.of("key", fault.at(**self._reader.place()))
+        try:
+            self._agreement.check_index(stream)
+        except CkptError as error:
+            error.at(file=self._reader.data_name(item), **self._reader.place())
+            yield Finding.of(_rule_of(error, "key"), error)
+
+    def _read_record(self, stored: StoredLine) -> Iterator[CkptError]:
+        """Check a record, and tell what a dict would lose of it."""
+        _check_utf8(stored.line)
+        if self._agreement.concerns(stored.line):
+            record = self._reader.read(stored.line)
+            self._agreement.add(stored.ordinal, record)
+            if self._deep:
+                for member, payload in round_trip(record, stored.line).items():
+                    for pointer in duplicate_members(payload.json_bytes()):
+                        place = Location(
+                            key=record.key, pointer=f"{join_pointer([member])}{pointer}"
+                        )
+                        yield CorruptError("an object names this member more than once", place)
 
     def _record_finding(
         self, item: DataObject, stored: StoredLine, error: CkptError | UnicodeDecodeError
@@ -216,28 +261,19 @@ class _Audit:
             return
         with stream:
             for found in stream.salvage():
-                if isinstance(found, Loss) and found.location != first.location:
+                if isinstance(found, Loss) and not first.location.covers(found.location):
                     yield Finding.of("stream", found.error.at(**self._reader.place()))
 
     def conclude(self) -> Iterator[Finding]:
         """What only all objects together show."""
-        manifest, place = self._reader.manifest, self._reader.place()
-        if self._content.hexdigest() != manifest.content_digest:
-            error = CorruptError("the records are not those of the manifest's content_digest")
-            yield Finding.of("digest", error.at(**place))
-        if sorted(self._episodes) != manifest.episode_ids:
-            odd = sorted(self._episodes.symmetric_difference(manifest.episode_ids))[:3]
-            error = CorruptError(f"episode_ids do not agree with the records: {', '.join(odd)}")
-            yield Finding.of("episodes", error.at(**place))
-        yield from self._duplicates()
-
-    def _duplicates(self) -> Iterator[Finding]:
-        previous = None
-        for key, _ in heapq.merge(*self._reader.indexes(), key=itemgetter(0)):
-            if key == previous:
-                error = CorruptError("two records have the same key").at(key=key)
-                yield Finding.of("key", error.at(**self._reader.place()))
-            previous = key
+        reader = self._reader
+        try:
+            for rule_id, error in self._agreement.faults(
+                reader.content_digest, reader.episode_ids, reader.index_keys()
+            ):
+                yield Finding.of(rule_id, error.at(**reader.place()))
+        except CkptError as error:
+            yield Finding.of(_rule_of(error, "stream"), error)
 
 
 def _check_utf8(line: bytes) -> None:
@@ -248,54 +284,54 @@ def _check_utf8(line: bytes) -> None:
     decoder.decode(b"", final=True)
 
 
-def _mark(key: str, ordinal: int) -> int:
-    """A number whose sum over all records does not depend on their order."""
-    text = f"{ordinal}/{key}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
-
-
-def round_trip(record: TypedRecord | Record, line: bytes) -> None:
+def round_trip(record: TypedRecord | Record, line: bytes) -> dict[str, JsonPayload]:
     """Decode every payload of a record, encode it again, and compare.
 
     A payload without annotations may have come as JSON bytes; then it is those that must
-    be taken and stored the same way.
+    be taken and stored the same way.  These payloads are the answer, by member: their value
+    is spelt otherwise, for its white space, escapes, digits or duplicate members.
 
     Raises:
         RoundTripError: the bytes differ; the pointer names the first member that does.
         CorruptError: a payload cannot be decoded.
     """
     generic = record if isinstance(record, Record) else record.to_record()
+    as_bytes: dict[str, JsonPayload] = {}
     for name, payload in generic.members.items():
-        if not _comes_back(payload):
+        own = verbatim(payload.text, payload.annotations)
+        if _is_spelt_anew(payload, bytes_too=own is not None):
+            continue
+        if own is None or JsonPayload.from_json(own) != payload:
             raise RoundTripError("decoded and encoded again, it is another one").at(
                 key=record.key, pointer=f"/{name}"
             )
+        as_bytes[name] = payload
     if join_line(replace(generic).line()) != line:
         raise RoundTripError("the line is not the one that its members make").at(key=record.key)
+    return as_bytes
 
 
-def _comes_back(payload: JsonPayload) -> bool:
-    own = verbatim(payload.text, payload.annotations)
-    if own is None:
+def _is_spelt_anew(payload: JsonPayload, *, bytes_too: bool) -> bool:
+    # What no value can have may still stand in JSON bytes.
+    beyond_values = (IntegerError, DepthError) if bytes_too else ()
+    with contextlib.suppress(*beyond_values):
         return JsonPayload.from_value(payload.value()) == payload
-    with contextlib.suppress(IntegerError):
-        if JsonPayload.from_value(payload.value()) == payload:
-            return True
-    return JsonPayload.from_json(own) == payload
+    return False
 
 
-def _strangers(store: Store, folder: Folder, participants: set[ParticipantId]) -> Iterator[Finding]:
+def _strangers(checkpoint: Checkpoint) -> Iterator[Finding]:
+    store, folder, participants = checkpoint.store, checkpoint.folder, checkpoint.participants
     kinds = {participant.kind for participant in participants}
-    yield from _unknown_in(store, folder.prefix, {folder.aggregate}, kinds)
+    yield from _unknown_in(store, folder.prefix, checkpoint.files, kinds)
     for kind in sorted(kinds):
         instances = {item.instance for item in participants if item.kind == kind}
         yield from _unknown_in(store, folder.kind(kind), set(), instances)
-    for participant in sorted(participants):
+    for participant in participants:
         try:
-            manifest = ParticipantReader.open(store, folder, participant).manifest
+            reader = checkpoint.participant(participant)
         except CkptError:
             continue
-        named = {folder.data(participant, item.name) for item in manifest.objects}
+        named = {reader.data_name(item) for item in reader.manifest.objects}
         named.add(folder.manifest(participant))
         yield from _unknown_in(store, folder.participant(participant), named, set())
 

@@ -12,6 +12,7 @@ from ckptfmt.ledger.calls import (
     Rollout,
     RolloutCalls,
     call_tree,
+    find_rollout,
     list_rollouts,
     rollout_calls,
 )
@@ -19,7 +20,7 @@ from ckptfmt.ledger.custody import CustodyDifference, compare_custody
 from ckptfmt.ledger.entry import TokenEntry
 from ckptfmt.ledger.names import Kind
 from ckptfmt.ledger.parents import Parent, Standing
-from ckptfmt.ledger.pins import LedgerPin, pin_ledger, verify_pins
+from ckptfmt.ledger.pins import pin_ledger, verify_pins
 from ckptfmt.ledger.reader import LedgerReader
 from ckptfmt.ledger.removal import Removal, sweep
 from ckptfmt.ledger.row import FailureRow, Row
@@ -27,6 +28,7 @@ from ckptfmt.ledger.rules import LEDGER_RULES
 from ckptfmt.ledger.staging_ledger import StagingLedger
 from ckptfmt.ledger.token_store import Snapshot, TokenStore
 from ckptfmt.ledger.verify import verify_directory, verify_rollout
+from ckptfmt.ledger_pin import LedgerPin
 
 __all__ = [
     "LEDGER_RULES",
@@ -48,6 +50,7 @@ __all__ = [
     "TokenStore",
     "call_tree",
     "compare_custody",
+    "find_rollout",
     "list_rollouts",
     "pin_ledger",
     "rollout_calls",

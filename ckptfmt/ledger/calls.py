@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckptfmt.errors import CkptError
-from ckptfmt.ledger.names import Kind
+from ckptfmt.ledger.limits import MAX_FINDINGS
+from ckptfmt.ledger.names import Kind, check_key
 from ckptfmt.ledger.reader import LedgerReader
 
-__all__ = ["Call", "Rollout", "RolloutCalls", "call_tree", "list_rollouts", "rollout_calls"]
+__all__ = [
+    "Call",
+    "Rollout",
+    "RolloutCalls",
+    "call_tree",
+    "find_rollout",
+    "list_rollouts",
+    "rollout_calls",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,15 @@ class RolloutCalls:
     """A rollout's calls, in the order they were recorded, and those without a record.
 
     ``open_intents`` were begun and neither recorded nor cancelled; ``lost`` are marked so.
-    ``faults`` are the damaged lines.
+    ``faults`` are the damaged lines, at most ``MAX_FINDINGS`` of them; ``damaged`` is their
+    number.
     """
 
     calls: tuple[Call, ...]
     open_intents: tuple[str, ...]
     lost: tuple[str, ...]
     faults: tuple[CkptError, ...]
+    damaged: int
 
 
 def list_rollouts(reader: LedgerReader) -> Iterator[Rollout]:
@@ -82,6 +93,19 @@ def list_rollouts(reader: LedgerReader) -> Iterator[Rollout]:
     continued = contents.continued()
     for key, kinds in contents.rollouts.items():
         yield _rollout(reader, key, kinds, continued.get(key))
+
+
+def find_rollout(reader: LedgerReader, key: str) -> Rollout | None:
+    """One rollout as the list has it; None if the directory holds nothing of it.
+
+    Raises:
+        NameRefusedError: the key is malformed.
+        MissingError: there is no such directory.
+    """
+    check_key(key)
+    contents = reader.contents()
+    kinds = contents.rollouts.get(key)
+    return None if kinds is None else _rollout(reader, key, kinds, contents.continued().get(key))
 
 
 def _rollout(
@@ -120,17 +144,20 @@ def rollout_calls(reader: LedgerReader, key: str) -> RolloutCalls:
     """
     calls: dict[str, Call] = {}
     faults: list[CkptError] = []
+    damaged = 0
     for kind, read in ((Kind.TOKENS, _entry_call), (Kind.LINEAGE, _row_call)):
         file = f"{key}.{kind}"
         for parsed in reader.parsed(key, kind):
             if parsed.fault is not None or parsed.members is None:
-                if parsed.fault is not None:
+                damaged += 1
+                if parsed.fault is not None and len(faults) < MAX_FINDINGS:
                     faults.append(parsed.fault.at(file=file, offset=parsed.line.offset))
                 continue
             call = read(parsed.members, file, parsed.line.offset)
             calls.setdefault(call.call_id, call)
     sidecars = reader.sidecars(key)
     if sidecars.fault is not None:
+        damaged += 1
         faults.append(sidecars.fault)
     refused = sidecars.state.refused_call_ids if sidecars.state else frozenset()
     return RolloutCalls(
@@ -138,6 +165,7 @@ def rollout_calls(reader: LedgerReader, key: str) -> RolloutCalls:
         tuple(name for name in sidecars.begun if name not in calls and name not in refused),
         sidecars.marked,
         tuple(faults),
+        damaged,
     )
 
 

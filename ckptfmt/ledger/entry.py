@@ -90,7 +90,11 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
             UnsupportedError: a newer schema version.
             CorruptError: the line is no entry, or breaks an invariant.
         """
-        members = parse_object(line)
+        return cls.from_parsed(parse_object(line))
+
+    @classmethod
+    def from_parsed(cls, members: Mapping[str, Any]) -> Self:
+        """As :meth:`from_line`, for the object that the line is."""
         if "schema_version" not in members:
             raise CorruptError("a token entry without schema_version")
         try:

@@ -12,6 +12,7 @@ __all__ = [
     "LOCK_STRIPES",
     "MAX_BATCH_KEYS",
     "MAX_CALL_ID_BYTES",
+    "MAX_FINDINGS",
     "MAX_LINE_BYTES",
     "MAX_STATE_BYTES",
     "SWEEP_AGE_S",
@@ -30,5 +31,8 @@ MAX_LINE_BYTES: Final = 256 << 20
 MAX_STATE_BYTES: Final = 256 << 20
 MAX_CALL_ID_BYTES: Final = 1024
 MAX_BATCH_KEYS: Final = 4096
+
+# What is wrong with a file of millions of bad lines must not fill the memory.
+MAX_FINDINGS: Final = 1000
 
 SWEEP_AGE_S: Final = 7 * 24 * 3600

@@ -8,37 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
 
-import msgspec
-from msgspec import Meta
-
-from ckptfmt.errors import CkptError, CorruptError, Location, MissingError, NameRefusedError
-from ckptfmt.ledger.names import Kind, file_name, parse_name
+from ckptfmt.errors import CkptError, CorruptError, Location, MissingError
+from ckptfmt.ledger.names import Kind, file_name
 from ckptfmt.ledger.reader import LedgerReader
-from ckptfmt.ledger.rules import found
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.rules import Finding
 
-__all__ = ["LedgerPin", "pin_ledger", "verify_pins"]
-
-_PINNED: Final = (Kind.TOKENS, Kind.LINEAGE)
-
-
-class LedgerPin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first ``size`` bytes of the ledger file ``name``, and their SHA-256 in hex.
-
-    Raises:
-        NameRefusedError: ``name`` is not that of a ledger's lines.
-    """
-
-    name: str
-    size: Annotated[int, Meta(ge=0)]
-    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-
-    def __post_init__(self) -> None:
-        parsed = parse_name(self.name)
-        if parsed is None or parsed[1] not in _PINNED:
-            raise NameRefusedError(f"{self.name[:80]!a} is not the name of a ledger's lines")
+__all__ = ["pin_ledger", "verify_pins"]
 
 
 def pin_ledger(reader: LedgerReader, key: str, kind: Kind) -> LedgerPin:
@@ -50,11 +27,11 @@ def pin_ledger(reader: LedgerReader, key: str, kind: Kind) -> LedgerPin:
     name = file_name(key, kind)
     if kind not in reader.kinds(key):
         raise MissingError("there is no such ledger").at(file=name)
-    size = 0
+    size_bytes = 0
     for line in reader.lines(key, kind):
         if line.is_ended:
-            size = line.end
-    return LedgerPin(name=name, size=size, sha256=_sha256(reader, name, size)[1])
+            size_bytes = line.end
+    return LedgerPin(name=name, size_bytes=size_bytes, sha256=_sha256(reader, name, size_bytes)[1])
 
 
 def verify_pins(reader: LedgerReader, pins: Iterable[LedgerPin]) -> Iterator[Finding]:
@@ -62,30 +39,35 @@ def verify_pins(reader: LedgerReader, pins: Iterable[LedgerPin]) -> Iterator[Fin
     for pin in pins:
         place = Location(file=pin.name)
         try:
-            size, sha256 = _sha256(reader, pin.name, pin.size)
-        except MissingError:
-            size, sha256 = 0, ""
-            if pin.size == 0:
-                text = "truncated after checkpoint: the ledger is gone"
-                yield found("ledger-truncated", CorruptError(text), place)
-                continue
+            if (wrong := _breach(reader, pin)) is not None:
+                yield Finding.of("ledger-pin", CorruptError(wrong, place))
         except CkptError as error:
-            yield found("ledger-unreadable", error, place)
-            continue
-        if size < pin.size:
-            text = f"truncated after checkpoint: {size:,} bytes of the {pin.size:,} that it pins"
-            yield found("ledger-truncated", CorruptError(text), place)
-        elif sha256 != pin.sha256:
-            text = (
-                f"rewritten: its first {size:,} bytes have sha256 {sha256}, but {pin.sha256} "
-                "is pinned"
-            )
-            yield found("ledger-rewritten", CorruptError(text), place)
+            yield Finding.of("unreadable", error.at(file=pin.name))
 
 
-def _sha256(reader: LedgerReader, name: str, size: int) -> tuple[int, str]:
+def _breach(reader: LedgerReader, pin: LedgerPin) -> str | None:
+    try:
+        size_bytes, sha256 = _sha256(reader, pin.name, pin.size_bytes)
+    except MissingError:
+        return (
+            f"truncated after checkpoint: the ledger is gone; {pin.size_bytes:,} bytes are pinned"
+        )
+    if size_bytes < pin.size_bytes:
+        return (
+            f"truncated after checkpoint: it has {size_bytes:,} bytes; "
+            f"{pin.size_bytes:,} are pinned"
+        )
+    if sha256 != pin.sha256:
+        return (
+            f"rewritten: its first {size_bytes:,} bytes have sha256 {sha256}, but {pin.sha256} "
+            "is pinned"
+        )
+    return None
+
+
+def _sha256(reader: LedgerReader, name: str, size_bytes: int) -> tuple[int, str]:
     digest, read = hashlib.sha256(), 0
-    for piece in reader.prefix(name, size):
+    for piece in reader.prefix(name, size_bytes):
         digest.update(piece)
         read += len(piece)
     return read, digest.hexdigest()

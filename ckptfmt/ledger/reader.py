@@ -24,7 +24,14 @@ from ckptfmt.ledger.folder import capture_directory, open_regular, read_range
 from ckptfmt.ledger.intents import listed_ids, open_intents
 from ckptfmt.ledger.limits import MAX_STATE_BYTES
 from ckptfmt.ledger.lines import Line, lines
-from ckptfmt.ledger.names import Kind, check_key, file_name, parse_name
+from ckptfmt.ledger.names import (
+    Kind,
+    check_key,
+    file_name,
+    is_stripe,
+    is_temporary,
+    parse_name,
+)
 from ckptfmt.ledger.state import LedgerState
 from ckptfmt.store.base import Entry
 from ckptfmt.store.os_calls import OsCalls
@@ -45,6 +52,15 @@ class Contents:
 
     rollouts: dict[str, frozenset[Kind]]
     others: tuple[Entry, ...]
+
+    @property
+    def strangers(self) -> tuple[Entry, ...]:
+        """What no writer of ledgers leaves."""
+        return tuple(
+            entry
+            for entry in self.others
+            if entry.kind != "file" or not (is_stripe(entry.name) or is_temporary(entry.name))
+        )
 
     def continued(self) -> dict[str, str]:
         """Each attempt that has a later one here, and the next of these."""

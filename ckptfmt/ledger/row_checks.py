@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckptfmt.errors import CkptError, CorruptError, Location
+from ckptfmt.ledger.held_findings import HeldFindings
 from ckptfmt.ledger.names import Kind, file_name
 from ckptfmt.ledger.reader import LedgerReader
 from ckptfmt.ledger.row import RowMembers, breaches, row_line
@@ -19,6 +20,13 @@ __all__ = ["check_rows"]
 def check_rows(reader: LedgerReader, key: str) -> Iterator[Finding]:
     """Everything that is wrong with a rollout's external-staging rows."""
     name = file_name(key, Kind.LINEAGE)
+    findings = HeldFindings(name)
+    for finding in _check(reader, key, name):
+        findings.add(finding)
+    yield from findings
+
+
+def _check(reader: LedgerReader, key: str, name: str) -> Iterator[Finding]:
     known: dict[str, RowMembers] = {}
     staging_keys: dict[str, str] = {}
     for parsed in reader.parsed(key, Kind.LINEAGE):

@@ -73,16 +73,6 @@ _ERRORS: Final = (
     ),
     ("ledger-staging-key", "Every staged record belongs to one call.", _MASK),
     (
-        "ledger-truncated",
-        "A ledger is at least as long as the checkpoint that pins it says.",
-        "restore the checkpoint before, or the ledger from a copy",
-    ),
-    (
-        "ledger-rewritten",
-        "A ledger begins with the bytes that the checkpoint pinned.",
-        "restore the checkpoint before, or the ledger from a copy",
-    ),
-    (
         "ledger-unreadable",
         "The file system answers.",
         "mend what the message names, or try again later; this says nothing of the data",

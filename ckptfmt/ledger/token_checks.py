@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ckptfmt.errors import CkptError, CorruptError, Location, TornError, UnsupportedError
 from ckptfmt.ledger.digest import TokenDigest
 from ckptfmt.ledger.entry import TokenEntry, line_digest
+from ckptfmt.ledger.held_findings import HeldFindings
 from ckptfmt.ledger.names import Kind, file_name
 from ckptfmt.ledger.reader import LedgerReader, Parsed, Sidecars
 from ckptfmt.ledger.rules import found
@@ -51,7 +52,7 @@ class _Ledger:
     reader: LedgerReader
     key: str
     sidecars: Sidecars
-    findings: list[Finding] = field(default_factory=list)
+    findings: HeldFindings
     calls: dict[str, _Call] = field(default_factory=dict)
     delta_children: Counter[str] = field(default_factory=Counter)
     indexed: dict[str, str] = field(default_factory=dict)
@@ -66,7 +67,7 @@ def check_tokens(reader: LedgerReader, key: str) -> Iterator[Finding]:
     """Everything that is wrong with a rollout's complete records."""
     ledger: _Ledger | None = None
     for sidecars in reader.settled(key):
-        ledger = _Ledger(reader, key, sidecars)
+        ledger = _Ledger(reader, key, sidecars, HeldFindings(file_name(key, Kind.TOKENS)))
         _read(ledger)
     assert ledger is not None
     yield from ledger.findings
@@ -80,27 +81,27 @@ def _read(ledger: _Ledger) -> None:
     for parsed in ledger.reader.parsed(ledger.key, Kind.TOKENS):
         ledger.size_bytes = parsed.line.end
         if fault := line_fault(parsed, ledger.name):
-            ledger.findings.append(fault)
+            ledger.findings.add(fault)
         entry = _entry(ledger, parsed)
         if entry is not None and parsed.line.text is not None:
             _take(ledger, entry, parsed.line.text, parsed.line.offset)
 
 
 def _entry(ledger: _Ledger, parsed: Parsed) -> TokenEntry | None:
-    if parsed.members is None or parsed.line.text is None:
+    if parsed.members is None:
         return None
     place = Location(file=ledger.name, offset=parsed.line.offset)
     try:
-        entry = TokenEntry.from_line(parsed.line.text)
+        entry = TokenEntry.from_parsed(parsed.members)
     except UnsupportedError as error:
-        ledger.findings.append(found("ledger-version", error, place))
+        ledger.findings.add(found("ledger-version", error, place))
     except CkptError as error:
-        ledger.findings.append(found("ledger-entry", error, place))
+        ledger.findings.add(found("ledger-entry", error, place))
     else:
         if entry.rollout_id == ledger.key:
             return entry
         fault = CorruptError(f"an entry of another rollout, {entry.rollout_id[:200]!a}")
-        ledger.findings.append(found("ledger-owner", fault, place))
+        ledger.findings.add(found("ledger-owner", fault, place))
     return None
 
 
@@ -114,7 +115,7 @@ def _take(ledger: _Ledger, entry: TokenEntry, line: bytes, offset: int) -> None:
     if known is not None:
         rule = "ledger-repeated" if known.digest == digest else "ledger-conflict"
         text = f"recorded before at byte {known.offset:,}"
-        ledger.findings.append(found(rule, text, place))
+        ledger.findings.add(found(rule, text, place))
         return
     call = _Call(digest, entry.cum_len, entry.digest, offset)
     parent = None
@@ -122,16 +123,17 @@ def _take(ledger: _Ledger, entry: TokenEntry, line: bytes, offset: int) -> None:
         parent = ledger.calls.get(entry.parent_call_id)
         if parent is None:
             text = f"its parent {entry.parent_call_id[:200]!a} is not recorded before it"
-            ledger.findings.append(found("ledger-parent", text, place))
+            ledger.findings.add(found("ledger-parent", text, place))
         elif entry.prompt_is_delta:
             ledger.delta_children[entry.parent_call_id] += 1
     if not entry.prompt_is_delta:
         tokens = TokenDigest(entry.prompt_token_ids).extended(entry.generation_token_ids)
-        ledger.findings += _check_sums(entry, tokens, place)
+        for finding in _check_sums(entry, tokens, place):
+            ledger.findings.add(finding)
         call.cum_len, call.tokens_digest = len(tokens), tokens.hexdigest()
         if parent is not None and not _begins_with(entry, parent):
             text = f"its prompt does not begin with the tokens of {entry.parent_call_id!a}"
-            ledger.findings.append(found("ledger-gap", text, place))
+            ledger.findings.add(found("ledger-gap", text, place))
     ledger.calls[entry.model_call_id] = call
 
 
@@ -157,11 +159,12 @@ def _check_deltas(ledger: _Ledger) -> Iterator[Finding]:
     held: dict[str, TokenDigest] = {}
     waiting = ledger.delta_children.copy()
     for parsed in ledger.reader.parsed(ledger.key, Kind.TOKENS):
-        call = ledger.calls.get(str((parsed.members or {}).get("model_call_id")))
-        if call is None or call.offset != parsed.line.offset or parsed.line.text is None:
+        members = parsed.members or {}
+        call = ledger.calls.get(str(members.get("model_call_id")))
+        if call is None or call.offset != parsed.line.offset:
             continue
         try:
-            entry = TokenEntry.from_line(parsed.line.text)
+            entry = TokenEntry.from_parsed(members)
         except CkptError:
             # The file was replaced meanwhile; another verification will tell.
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ckptfmt.errors import CkptError, CorruptError, Location
-from ckptfmt.ledger.names import Kind, file_name, is_stripe, is_temporary
+from ckptfmt.ledger.names import Kind, file_name, is_temporary
 from ckptfmt.ledger.reader import Contents, LedgerReader
 from ckptfmt.ledger.row_checks import check_rows
 from ckptfmt.ledger.rules import found
@@ -18,10 +18,13 @@ _COMPLETE = frozenset({Kind.TOKENS, Kind.STATE, Kind.INTENTS, Kind.INCOMPLETE})
 _RECORDS = frozenset({Kind.TOKENS, Kind.INTENTS, Kind.INCOMPLETE})
 
 
-def verify_directory(reader: LedgerReader) -> Iterator[Finding]:
+def verify_directory(
+    reader: LedgerReader, verified: Callable[[str], None] = lambda _: None
+) -> Iterator[Finding]:
     """Everything that is wrong with a capture directory, in the order of its rollouts.
 
-    Memory holds the names of the directory and one rollout.
+    Memory holds the names of the directory and one rollout.  ``verified`` is told the key
+    of each rollout that is done.
 
     Raises:
         MissingError: there is no such directory.
@@ -31,6 +34,7 @@ def verify_directory(reader: LedgerReader) -> Iterator[Finding]:
     continued = contents.continued()
     for key in contents.rollouts:
         yield from verify_rollout(reader, key, continued.get(key))
+        verified(key)
     yield from _others(contents)
 
 
@@ -76,10 +80,11 @@ def _rests(key: str, kinds: frozenset[Kind], retired: bool) -> Iterator[Finding]
 
 
 def _others(contents: Contents) -> Iterator[Finding]:
+    strangers = frozenset(contents.strangers)
     for entry in contents.others:
-        if entry.kind == "file" and is_stripe(entry.name):
-            continue
-        rule, text = "ledger-stranger", f"no file of a rollout, but a {entry.kind}"
-        if entry.kind == "file" and is_temporary(entry.name):
-            rule, text = "ledger-leftover", "left by a write that was cut off"
-        yield found(rule, text, Location(file=entry.name))
+        if entry in strangers:
+            text = f"no file of a rollout, but a {entry.kind}"
+            yield found("ledger-stranger", text, Location(file=entry.name))
+        elif is_temporary(entry.name):
+            text = "left by a write that was cut off"
+            yield found("ledger-leftover", text, Location(file=entry.name))

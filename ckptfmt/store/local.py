@@ -72,6 +72,11 @@ class LocalStore(SourceReads):
         self._directories = Directories(self._root, self._calls, self._create_only.require)
 
     @property
+    def root(self) -> Path:
+        """The directory, as an absolute path."""
+        return self._root
+
+    @property
     def label(self) -> str:
         """The directory's path, in ASCII."""
         return ascii(str(self._root))

@@ -15,12 +15,14 @@ from ckptfmt.stream.framing import BlockHeader
 __all__ = ["Tally", "sum_of"]
 
 
-def sum_of(places: Iterable[tuple[int, ...]]) -> int:
-    """A number for a set of places: (ordinal, block offset, block length, offset, length).
+def sum_of(rows: Iterable[tuple[int | str, ...]]) -> int:
+    """A number for a set of rows: such as (ordinal, block offset, block length, offset, length).
 
     It does not depend on their order, and says nothing outside this process.
     """
-    return sum(map(hash, places))
+    # Squared, since the hash of a tuple is nearly linear: of two rows that exchange a member
+    # the plain sum would often stay the same.
+    return sum(hash(row) ** 2 for row in rows)
 
 
 class Tally:

@@ -84,3 +84,11 @@ def test_the_branches_are_disjoint() -> None:
     for kind in set(TREE) - {CkptError}:
         assert sum(issubclass(kind, branch) for branch in branches) == 1
     assert issubclass(ValueRefusedError, RefusedError)
+
+
+def test_a_place_covers_another_of_which_no_more_is_known() -> None:
+    place = Location(participant="agent/a1", file="f", offset=3)
+    assert place.covers(Location(file="f", offset=3))
+    assert place.covers(Location())
+    assert not place.covers(Location(file="f", offset=4))
+    assert not place.covers(Location(file="f", ordinal=0))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from ckptfmt.errors import MissingError, NameRefusedError
-from ckptfmt.ledger.names import Kind
-from ckptfmt.ledger.pins import LedgerPin, pin_ledger, verify_pins
+from ckptfmt.ledger.names import Kind, file_name
+from ckptfmt.ledger.pins import pin_ledger, verify_pins
 from ckptfmt.ledger.reader import LedgerReader
 from ckptfmt.ledger.staging_ledger import StagingLedger
 from ckptfmt.ledger.token_store import TokenStore
+from ckptfmt.ledger_pin import LedgerPin
 from tests.support.ledgers import entry, row
 
 NAME = "r.lineage.jsonl"
@@ -34,7 +35,7 @@ def judged(root: Path, *pins: LedgerPin) -> list[tuple[str, str]]:
 
 def test_a_pin_is_name_size_and_digest(tmp_path: Path, pinned: LedgerPin) -> None:
     data = (tmp_path / NAME).read_bytes()
-    assert (pinned.name, pinned.size) == (NAME, len(data))
+    assert (pinned.name, pinned.size_bytes) == (NAME, len(data))
     assert pinned.sha256 == hashlib.sha256(data).hexdigest()
 
 
@@ -57,20 +58,20 @@ def test_a_shorter_ledger_was_truncated_after_the_checkpoint(
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes()[:-1])
     ((rule, message),) = judged(tmp_path, pinned)
-    assert rule == "ledger-truncated"
+    assert rule == "ledger-pin"
     assert "truncated after checkpoint" in message
-    assert f"{pinned.size:,}" in message
-    assert f"{pinned.size - 1:,}" in message
+    assert f"{pinned.size_bytes:,}" in message
+    assert f"{pinned.size_bytes - 1:,}" in message
     path.unlink()
-    empty = LedgerPin(name="e.tokens.jsonl", size=0, sha256=hashlib.sha256().hexdigest())
-    assert [rule for rule, _ in judged(tmp_path, pinned, empty)] == ["ledger-truncated"] * 2
+    empty = LedgerPin(name="e.tokens.jsonl", size_bytes=0, sha256=hashlib.sha256().hexdigest())
+    assert [rule for rule, _ in judged(tmp_path, pinned, empty)] == ["ledger-pin"] * 2
 
 
 def test_another_prefix_was_rewritten(tmp_path: Path, pinned: LedgerPin) -> None:
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes().replace(b"resp-1", b"resp-7") + b"{}\n")
     ((rule, message),) = judged(tmp_path, pinned)
-    assert rule == "ledger-rewritten"
+    assert rule == "ledger-pin"
     assert "rewritten" in message
 
 
@@ -82,7 +83,7 @@ def test_complete_records_are_pinned_too(tmp_path: Path) -> None:
         store.put(entry("r", 1))
         assert judged(tmp_path, pin) == []
         store.retire(["r"])
-    assert [rule for rule, _ in judged(tmp_path, pin)] == ["ledger-truncated"]
+    assert [rule for rule, _ in judged(tmp_path, pin)] == ["ledger-pin"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,17 @@ def test_complete_records_are_pinned_too(tmp_path: Path) -> None:
 def test_only_lines_of_ledgers_are_pinned(name: str) -> None:
     """L27."""
     with pytest.raises(NameRefusedError):
-        LedgerPin(name=name, size=0, sha256="0" * 64)
+        LedgerPin(name=name, size_bytes=0, sha256="0" * 64)
+
+
+def test_exactly_the_names_of_lines_can_be_pinned() -> None:
+    for kind in Kind:
+        name = file_name("r-a3", kind)
+        if kind in (Kind.TOKENS, Kind.LINEAGE):
+            assert LedgerPin(name=name, size_bytes=0, sha256="0" * 64).name == name
+        else:
+            with pytest.raises(NameRefusedError):
+                LedgerPin(name=name, size_bytes=0, sha256="0" * 64)
 
 
 def test_a_ledger_that_is_not_there_is_not_pinned(tmp_path: Path) -> None:
