@@ -40,9 +40,17 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[], ModuleType]]]] = {
         "Find everything that is wrong with checkpoints.",
         lambda: import_module("inspector.commands.validate"),
     ),
+    "ledger": (
+        "List capture ledgers, show one rollout's calls, or find what is wrong.",
+        lambda: import_module("inspector.commands.ledger"),
+    ),
     "recover": (
         "Copy what can be read of a damaged checkpoint into a new one.",
         lambda: import_module("inspector.commands.recover"),
+    ),
+    "convert": (
+        "Write a checkpoint of NeMo Gym's layout in this format, or the other way round.",
+        lambda: import_module("inspector.commands.convert"),
     ),
     "gc": (
         "Show what failed writes left in a run, and delete it.",

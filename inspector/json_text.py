@@ -64,7 +64,8 @@ def children(text: bytes, begin: int) -> Iterator[tuple[str | int, Span]]:
     start = begin + 1
     label: Span | None = None
     for match in _MARK.finditer(text, begin):
-        mark = match[0][:1]
+        # Not cut from the match, which copies a string of any length.
+        mark = text[match.start() : match.start() + 1]
         if mark in b"[{":
             depth += 1
         elif mark in b"]}":

@@ -8,19 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ckptfmt.checkpoint_reader import participants_in
 from ckptfmt.errors import (
     CapabilityError,
     CkptError,
+    ExistsError,
     MissingError,
     StorageFailedError,
 )
 from ckptfmt.layout import CHECKPOINT_NAME, Folder
+from ckptfmt.layouts import participants_in
 from ckptfmt.run import latest
 from ckptfmt.store.base import Store
 from ckptfmt.store.local import LocalStore
 
-__all__ = ["Place", "is_checkpoint", "open_checkpoint", "open_directory"]
+__all__ = [
+    "Place",
+    "check_directory",
+    "check_new",
+    "is_checkpoint",
+    "open_checkpoint",
+    "open_directory",
+]
 
 _LATEST: Final = "@latest"
 # A drive letter is no scheme.
@@ -42,6 +50,16 @@ class Place:
 
 def open_directory(name: str) -> Store:
     """The store in a local directory that is there and can be listed.
+
+    Raises:
+        MissingError, StorageFailedError, CapabilityError: as :func:`check_directory`.
+    """
+    check_directory(name)
+    return LocalStore(name)
+
+
+def check_directory(name: str) -> None:
+    """Make sure of a local directory that is there and can be listed.
 
     Raises:
         MissingError: no such path, or no directory.
@@ -66,7 +84,19 @@ def open_directory(name: str) -> Store:
         raise StorageFailedError(f"no permission to read {name[:500]!a}") from error
     except OSError as error:
         raise StorageFailedError(f"cannot read {name[:500]!a}: {error.strerror}") from error
-    return LocalStore(name)
+
+
+def check_new(output: Path) -> None:
+    """Make sure that nothing is there yet.
+
+    Raises:
+        ExistsError: something is.
+    """
+    # A dangling link exists as well: what it names is somebody else's decision.
+    if output.exists() or output.is_symlink():
+        raise ExistsError(
+            f"{str(output)[:500]!a} exists already", advice="name a directory that does not exist"
+        )
 
 
 def is_checkpoint(store: Store, folder: Folder = Folder()) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
 from ckptfmt.errors import CkptError, CorruptError, IncompleteError, TornError
 from ckptfmt.identity import ParticipantId
+from ckptfmt.layouts import open_checkpoint, open_participant, participants_in
 from ckptfmt.manifest import CheckpointManifest
 from inspector.places import Place
 
@@ -38,7 +39,7 @@ class Reading:
         """
         if self.published is not None:
             return self.published.participant(participant)
-        return ParticipantReader.open(self.place.store, self.place.folder, participant)
+        return open_participant(self.place.store, self.place.folder, participant)
 
     def readers(
         self, participants: tuple[ParticipantId, ...], damage: Damage
@@ -64,7 +65,7 @@ def open_reading(place: Place, damage: Damage, *, incomplete: bool = False) -> R
         MissingError, AbortedError, UnsupportedError, StorageError: it cannot be read.
     """
     try:
-        published = Checkpoint.open(place.store, place.folder)
+        published = open_checkpoint(place.store, place.folder)
         return Reading(place, published.participants, published)
     except IncompleteError as error:
         if not incomplete:

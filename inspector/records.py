@@ -38,8 +38,14 @@ def readable(reader: ParticipantReader) -> Iterator[Found | CkptError]:
     """Every record that can be read, in order, and an error for each damage in between.
 
     All checksums are verified on the way.  Where the strict reader stops, the rest of the
-    object is salvaged block by block.
+    object is salvaged block by block.  Of records of a schema that is not known here there
+    is one error for all.
     """
+    try:
+        reader.check_schema()
+    except CkptError as error:
+        yield error
+        return
     for item in reader.manifest.objects:
         for found in _lines(reader, item):
             if isinstance(found, CkptError):
@@ -78,7 +84,7 @@ def _salvaged(
             if not isinstance(found, Loss):
                 if found.ordinal > last:
                     yield found
-            elif found.location != first.location:
+            elif not first.location.covers(found.location):
                 yield found.error
 
 

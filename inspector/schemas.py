@@ -61,6 +61,8 @@ _LOCATION: Final = _object(
 _PROVENANCE: Final = _object(
     library=_TEXT, python=_TEXT, host=_TEXT, created_at=_TEXT, user=_OBJECT
 )
+_PROBLEM: Final = _object(code=_TEXT, message=_TEXT)
+_LOST: Final = _line("lost", code=_TEXT, message=_TEXT, location=_LOCATION)
 _STATE: Final[Schema] = {"enum": ["complete", "incomplete", "aborted", "damaged"]}
 _SEVERITY: Final[Schema] = {"enum": ["error", "warning"]}
 _RULE: Final = {"rule": _TEXT, "severity": _SEVERITY, "explanation": _TEXT, "advice": _TEXT}
@@ -77,7 +79,7 @@ _LS: Final = {
         records=_or_null(_COUNT),
         bytes=_or_null(_COUNT),
         created_at=_or_null(_TEXT),
-        problem=_or_null(_object(code=_TEXT, message=_TEXT)),
+        problem=_or_null(_PROBLEM),
     ),
     "participant": _line(
         "participant",
@@ -125,6 +127,7 @@ _INFO: Final = {
         raw_bytes=_COUNT,
         content_digest=_SHA256,
         role=_ANY,
+        ledger_pins=_COUNT,
         unknown_members=_TEXTS,
         provenance=_PROVENANCE,
     ),
@@ -135,7 +138,7 @@ _INFO: Final = {
 
 _CAT: Final = {
     "record": _line("record", address=_TEXT, record=_OBJECT),
-    "lost": _line("lost", code=_TEXT, message=_TEXT, location=_LOCATION),
+    "lost": _LOST,
     "summary": _summary("cat", records=_COUNT, raw_bytes=_COUNT, lost=_COUNT, **_SHOWN),
 }
 
@@ -150,17 +153,24 @@ _GET: Final = {
     "summary": _summary("get", found=_FLAG),
 }
 
+_FINDING: Final = {
+    "rule": _TEXT,
+    "severity": _SEVERITY,
+    "message": _TEXT,
+    "code": _or_null(_TEXT),
+    "location": _LOCATION,
+}
+_FOUND: Final = {
+    "errors": _COUNT,
+    "warnings": _COUNT,
+    "by_rule": _OBJECT,
+    "start": _or_null(_TEXT),
+    "advice": _OBJECT,
+    "verdict": _TEXT,
+}
+
 _VALIDATE: Final = {
-    "finding": _line(
-        "finding",
-        input=_TEXT,
-        rule=_TEXT,
-        severity=_SEVERITY,
-        message=_TEXT,
-        code=_or_null(_TEXT),
-        address=_or_null(_TEXT),
-        location=_LOCATION,
-    ),
+    "finding": _line("finding", input=_TEXT, address=_or_null(_TEXT), **_FINDING),
     "input": _line(
         "input",
         input=_TEXT,
@@ -180,12 +190,54 @@ _VALIDATE: Final = {
         unreadable=_COUNT,
         finished=_FLAG,
         valid=_COUNT,
-        errors=_COUNT,
-        warnings=_COUNT,
-        by_rule=_OBJECT,
-        start=_or_null(_TEXT),
-        advice=_OBJECT,
-        verdict=_TEXT,
+        **_FOUND,
+    ),
+}
+
+_LEDGER: Final = {
+    "rollout": _line(
+        "rollout",
+        key=_TEXT,
+        rollout_id=_TEXT,
+        attempt=_COUNT,
+        files=_TEXTS,
+        bytes=_COUNT,
+        calls=_or_null(_COUNT),
+        frozen=_FLAG,
+        retired=_FLAG,
+        incomplete=_FLAG,
+        continued_by=_or_null(_TEXT),
+        problem=_or_null(_PROBLEM),
+    ),
+    "call": _line(
+        "call",
+        call_id=_TEXT,
+        parent_call_id=_or_null(_TEXT),
+        depth=_COUNT,
+        column=_COUNT,
+        prompt_tokens=_or_null(_COUNT),
+        generated_tokens=_or_null(_COUNT),
+        cumulative_tokens=_or_null({"type": "integer"}),
+        note=_TEXT,
+        file=_TEXT,
+        offset=_COUNT,
+    ),
+    "unrecorded": _line("unrecorded", call_id=_TEXT, reason={"enum": ["begun", "lost"]}),
+    "lost": _LOST,
+    "finding": _line("finding", **_FINDING),
+    "summary": _summary(
+        "ledger",
+        rollouts=_COUNT,
+        frozen=_COUNT,
+        retired=_COUNT,
+        incomplete=_COUNT,
+        damaged=_COUNT,
+        found=_FLAG,
+        **_SHOWN,
+        unrecorded=_COUNT,
+        lost=_COUNT,
+        finished=_FLAG,
+        **_FOUND,
     ),
 }
 
@@ -193,6 +245,19 @@ _RECOVER: Final = {
     "lost": _line("lost", message=_TEXT, location=_LOCATION),
     "summary": _summary(
         "recover", records=_COUNT, lost=_COUNT, unlisted=_COUNT, output=_TEXT, published=_FLAG
+    ),
+}
+
+_CONVERT: Final = {
+    "beyond": _line("beyond", address=_TEXT, tags=_TEXTS, changed=_FLAG),
+    "summary": _summary(
+        "convert",
+        checkpoint_id=_TEXT,
+        participants=_COUNT,
+        records=_COUNT,
+        beyond=_COUNT,
+        output=_TEXT,
+        written=_FLAG,
     ),
 }
 
@@ -231,7 +296,9 @@ SCHEMAS: Final[dict[str, dict[str, Schema]]] = {
     "cat": _CAT,
     "get": _GET,
     "validate": _VALIDATE,
+    "ledger": _LEDGER,
     "recover": _RECOVER,
+    "convert": _CONVERT,
     "gc": _GC,
 }
 """Command -> type of a line -> its schema."""

@@ -81,11 +81,11 @@ class Session:
         """From here on nothing but :meth:`raw` gives output, the summary included."""
         self._writer = _NoWriter()
 
-    def raw(self, json_text: bytes) -> None:
+    def raw(self, json_text: bytes | memoryview) -> None:
         """Give JSON text byte for byte; on a terminal escaped where it could act on it."""
         self._counter.pause()
         if self.is_terminal:
-            json_text = safe_json(json_text.decode(errors="replace")).encode()
+            json_text = safe_json(bytes(json_text).decode(errors="replace")).encode()
         self._sink.write(json_text)
 
     def raw_text(self, text: bytes) -> None:

@@ -37,7 +37,7 @@ class StoredValue:
     ``exact`` are the annotations below the value, their pointers relative to it.
     """
 
-    text: bytes
+    text: bytes | memoryview
     exact: tuple[_Entry, ...] = ()
 
     def payload(self) -> JsonPayload:
@@ -48,14 +48,14 @@ class StoredValue:
         """
         if self.exact:
             return JsonPayload.stored(
-                self.text, json.dumps(self.exact, separators=(",", ":")).encode()
+                bytes(self.text), json.dumps(self.exact, separators=(",", ":")).encode()
             )
         try:
             return JsonPayload.from_json(self.text)
         except (JsonSyntaxError, DepthError) as error:
             raise CorruptError(f"a stored value is unreadable: {error.message}") from error
 
-    def python_text(self) -> bytes:
+    def python_text(self) -> bytes | memoryview:
         """JSON with NaN, Infinity and -Infinity spelt, as Python's ``json`` spells them.
 
         Raises:
@@ -65,7 +65,7 @@ class StoredValue:
             spellings = dict(self._specials())
         except ValueError as error:
             raise CorruptError(f"annotations are malformed: {error}") from error
-        return replace_nulls(self.text, spellings) if spellings else self.text
+        return replace_nulls(bytes(self.text), spellings) if spellings else self.text
 
     def beyond_json(self) -> list[str]:
         """The tags that :meth:`python_text` does not show."""
@@ -105,7 +105,8 @@ def find_value(line: bytes, tokens: Sequence[str]) -> StoredValue | None:
     found = find_span(line, tokens[1:], span)
     if found is None:
         return None
-    return StoredValue(line[slice(*found)], tuple(_below(entries, tokens[1:])))
+    # Not copied: it may be nearly all of a line that is a large part of the memory.
+    return StoredValue(memoryview(line)[slice(*found)], tuple(_below(entries, tokens[1:])))
 
 
 def _entries(line: bytes, exact: Span | None, member: str) -> list[_Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-import orjson
 import typer
 
 from ckptfmt.checkpoint_reader import ParticipantReader
@@ -15,7 +14,7 @@ from inspector.exit_codes import Exit
 from inspector.failures import location_members
 from inspector.limits import Limit, told_cut
 from inspector.options import command
-from inspector.output.base import Format, Item, Views
+from inspector.output.base import Format, Item, Verbatim, Views
 from inspector.output.progress import Counter
 from inspector.places import open_checkpoint
 from inspector.reading import Reading, open_reading
@@ -27,7 +26,7 @@ __all__ = ["VIEWS", "app", "cat"]
 
 def _record_lines(item: Item) -> Iterator[str]:
     yield item["address"]
-    yield "  " + orjson.dumps(item["record"]).decode()
+    yield "  " + item["record"].text.decode()
 
 
 VIEWS: Final[Views] = {
@@ -136,10 +135,11 @@ class _Cat:
 
     def _show(self, reader: ParticipantReader, found: Found) -> None:
         if self._bare:
-            self._session.raw(found.line + b"\n")
+            self._session.raw(found.line)
+            self._session.raw(b"\n")
         else:
             address = f"{reader.participant}/{found.key}"
-            self._session.item("record", address=address, record=orjson.Fragment(found.line))
+            self._session.item("record", address=address, record=Verbatim(found.line))
 
     def _lose(self, error: CkptError) -> None:
         self._lost += 1

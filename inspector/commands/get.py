@@ -126,8 +126,13 @@ def _find(session: Session, reading: Reading, address: Address) -> _Record | Non
 
 
 def _read(session: Session, reader: ParticipantReader, selection: Selection) -> Found | None:
-    """The record with the key, or the only one of the episode."""
+    """The record with the key, or the only one of the episode.
+
+    Raises:
+        UnsupportedError: the schema of the records is not known here.
+    """
     assert selection.key is not None
+    reader.check_schema()
     if (line := _line(session, reader, selection.key)) is not None:
         return Found(selection.key, -1, line)
     keys = [
@@ -193,7 +198,8 @@ def _give_string(session: Session, value: StoredValue) -> None:
 
 
 def _give_text(session: Session, value: StoredValue) -> None:
-    session.raw(value.python_text() + b"\n")
+    session.raw(value.python_text())
+    session.raw(b"\n")
     if beyond := value.beyond_json():
         session.talk.notice(
             f"JSON cannot spell all of it ({', '.join(beyond)}); --format json shows the rest"

@@ -91,7 +91,7 @@ def info(
     for notice in place.notices:
         session.talk.notice(notice)
     reading = open_reading(place, session.damage, incomplete=incomplete)
-    participants = [_participant(reader) for reader in _sized_readers(session, reading)]
+    participants = list(_participants(session, reading))
     whole = len(participants) == len(reading.participants) and session.reason is None
     session.item("checkpoint", **_checkpoint(reading, whole=whole))
     for participant in participants:
@@ -107,13 +107,17 @@ def info(
 app = command(VIEWS)(info)
 
 
-def _sized_readers(session: Session, reading: Reading) -> Iterator[ParticipantReader]:
+def _participants(session: Session, reading: Reading) -> Iterator[dict[str, Any]]:
     for reader in reading.readers(reading.participants, session.damage):
         try:
             reader.check_sizes()
         except CkptError as error:
             session.damage(error)
-        yield reader
+        try:
+            yield _participant(reader)
+        except CkptError as error:
+            # Only where there is no index: what it would tell has to be read.
+            session.damage(error)
 
 
 def _checkpoint(reading: Reading, *, whole: bool) -> dict[str, Any]:
@@ -126,14 +130,14 @@ def _checkpoint(reading: Reading, *, whole: bool) -> dict[str, Any]:
     return {
         "checkpoint_id": body.checkpoint_id,
         "state": "complete" if whole else "damaged",
-        "sequence": body.sequence,
+        "sequence": reading.published.sequence,
         "previous": previous
         and {"checkpoint_id": previous.checkpoint_id, "sha256": previous.sha256},
         "run_id": body.run_id,
         "config_digest": body.config_digest,
         "scope": None if body.scope is None else len(body.scope),
-        "format_version": f"{body.major}.{body.minor}",
-        "sha256": sealed.sha256,
+        "format_version": reading.published.format_version,
+        "sha256": sealed.sha256 if sealed.data else None,
         "recovered": None if body.recovered == NOT_RECOVERED else _stored(body.recovered),
         "user_metadata": _stored(body.user_metadata),
         "unknown_members": sorted(sealed.unknown),
@@ -170,13 +174,14 @@ def _participant(reader: ParticipantReader) -> dict[str, Any]:
         "schema": manifest.schema,
         "schema_version": manifest.schema_version,
         "records": manifest.record_count,
-        "episodes": len(manifest.episode_ids),
+        "episodes": len(reader.episode_ids),
         "objects": len(manifest.objects),
         "blocks": sum(item.blocks for item in manifest.objects),
         "bytes": sum(item.size_bytes for item in manifest.objects),
-        "raw_bytes": sum(item.raw_bytes for item in manifest.objects),
-        "content_digest": manifest.content_digest,
+        "raw_bytes": reader.raw_bytes,
+        "content_digest": reader.content_digest,
         "role": _stored(manifest.role),
+        "ledger_pins": len(manifest.ledger_pins),
         "unknown_members": sorted(reader.sealed.unknown),
         "provenance": _provenance(manifest.provenance),
     }

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import AbortedError, AmbiguousLatestError, CkptError, MissingError
 from ckptfmt.identity import ParticipantId
 from ckptfmt.run import CheckpointEntry, CheckpointState, latest, list_checkpoints
@@ -121,7 +120,7 @@ def _list_run(session: Session, store: Store, name: str, bound: Limit) -> None:
         raise MissingError(f"{name[:500]!a} holds no checkpoint and is none")
     best = _latest(session, store)
     for entry in bound.of(known):
-        session.item("checkpoint", **_checkpoint(store, entry, is_latest=entry.folder == best))
+        session.item("checkpoint", **_checkpoint(entry, is_latest=entry.folder == best))
         if entry.problem is not None and session.settings.verbose:
             session.talk.notice(f"{entry.folder.prefix}: {entry.problem}")
     session.summary |= {
@@ -145,8 +144,8 @@ def _latest(session: Session, store: Store) -> object:
     return found.entry.folder
 
 
-def _checkpoint(store: Store, entry: CheckpointEntry, *, is_latest: bool) -> dict[str, Any]:
-    records, size_bytes = _totals(store, entry)
+def _checkpoint(entry: CheckpointEntry, *, is_latest: bool) -> dict[str, Any]:
+    records, size_bytes = _totals(entry)
     problem = entry.problem
     return {
         "folder": entry.folder.prefix,
@@ -161,11 +160,11 @@ def _checkpoint(store: Store, entry: CheckpointEntry, *, is_latest: bool) -> dic
     }
 
 
-def _totals(store: Store, entry: CheckpointEntry) -> tuple[int | None, int | None]:
+def _totals(entry: CheckpointEntry) -> tuple[int | None, int | None]:
     """Records and bytes, where every manifest says them."""
-    if entry.sealed is None:
+    if entry.opened is None:
         return None, None
-    checkpoint = Checkpoint(store, entry.folder, entry.sealed)
+    checkpoint = entry.opened
     records = size_bytes = 0
     for participant in checkpoint.participants:
         try:
@@ -195,6 +194,7 @@ def _participant(
     try:
         reader = reading.reader(participant)
         reader.check_sizes()
+        episodes = len(reader.episode_ids)
     except AbortedError:
         return {"state": "aborted", **_UNKNOWN}
     except CkptError as error:
@@ -207,7 +207,7 @@ def _participant(
         "state": "complete" if reading.published else "incomplete",
         "records": manifest.record_count,
         "bytes": sum(item.size_bytes for item in manifest.objects),
-        "episodes": len(manifest.episode_ids),
+        "episodes": episodes,
     }
 
 

@@ -9,14 +9,13 @@ from typing import Annotated, Final
 import typer
 
 from ckptfmt.commit import Committed, NotCommitted
-from ckptfmt.errors import ExistsError, RefusedError
 from ckptfmt.recover import Recovery, recover_checkpoint
 from ckptfmt.store.local import LocalStore
 from inspector.exit_codes import Exit
 from inspector.failures import exit_code_of, location_members
 from inspector.options import command
 from inspector.output.base import Item, Views
-from inspector.places import open_checkpoint
+from inspector.places import check_new, open_checkpoint
 from inspector.quantities import number_of
 from inspector.session import Session
 
@@ -56,7 +55,7 @@ def recover(
     place = open_checkpoint(checkpoint)
     for notice in place.notices:
         session.talk.notice(notice)
-    _check_output(Path(checkpoint), output)
+    check_new(output)
     recovery = recover_checkpoint(place.store, place.folder, LocalStore(output))
     for lost in recovery.lost:
         session.item("lost", message=lost.message, location=location_members(lost.location))
@@ -71,16 +70,6 @@ def recover(
 
 
 app = command(VIEWS, output=False)(recover)
-
-
-def _check_output(checkpoint: Path, output: Path) -> None:
-    # A dangling link exists as well: what it names is somebody else's decision.
-    if output.exists() or output.is_symlink():
-        raise ExistsError(
-            f"{str(output)[:500]!a} exists already", advice="name a directory that does not exist"
-        )
-    if output.resolve().is_relative_to(checkpoint.resolve()):
-        raise RefusedError("NEW is inside the checkpoint, which is never written")
 
 
 def _conclude(session: Session, recovery: Recovery) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,22 +9,17 @@ from typing import Annotated, Final
 
 import typer
 
-from ckptfmt.checkpoint_reader import Checkpoint
-from ckptfmt.errors import (
-    CkptError,
-    DeadlineError,
-    RefusedError,
-    StorageFailedError,
-    TransientError,
-)
-from ckptfmt.rules import RULES, Finding, Rule, Severity
+from ckptfmt import layouts
+from ckptfmt.errors import CkptError, RefusedError
+from ckptfmt.ledger import LEDGER_RULES
+from ckptfmt.rules import RULES, Finding, Rule
 from ckptfmt.verify import Level, Progress, verify
 from inspector.address import address_of
 from inspector.exit_codes import Exit
-from inspector.failures import location_members
+from inspector.findings import Tally, advice_lines, finding_lines, finding_members, trouble_of
 from inspector.options import command
 from inspector.output.base import Column, Item, Table, Views
-from inspector.places import Place, open_checkpoint
+from inspector.places import Place, check_directory, open_checkpoint
 from inspector.quantities import number_of, size
 from inspector.session import Session
 
@@ -39,19 +33,8 @@ class FailOn(StrEnum):
     ERROR = "error"
 
 
-_TROUBLE: Final = {
-    TransientError.code: Exit.TRANSIENT,
-    DeadlineError.code: Exit.TRANSIENT,
-    StorageFailedError.code: Exit.UNAVAILABLE,
-}
-
-
 def _finding_lines(item: Item) -> Iterator[str]:
-    where = ", ".join(
-        f"{name} {value}" for name, value in item["location"].items() if name != "checkpoint"
-    )
-    yield f"{item['severity']:<8}{item['rule']:<13}{item['address'] or item['input']}"
-    yield f"        {item['message']}" + (f" [{where}]" if where else "")
+    return finding_lines(item, item["address"] or item["input"], leave_out="checkpoint")
 
 
 def _input_lines(item: Item) -> Iterator[str]:
@@ -60,13 +43,6 @@ def _input_lines(item: Item) -> Iterator[str]:
     if item["level"] != Level.QUICK:
         looked_at += f", {number_of(item['records'], 'record')}, {size(item['raw_bytes'])}"
     yield f"{item['input']}: {verdict} ({item['level']}: {looked_at})"
-
-
-def _summary_lines(item: Item) -> Iterator[str]:
-    for rule in item.get("advice", {}):
-        yield f"what to do about {rule}: {item['advice'][rule]}"
-    if item.get("verdict"):
-        yield item["verdict"]
 
 
 VIEWS: Final[Views] = {
@@ -84,7 +60,7 @@ VIEWS: Final[Views] = {
         item["explanation"],
         f"What to do: {item['advice']}.",
     ],
-    "summary": _summary_lines,
+    "summary": advice_lines,
 }
 
 
@@ -102,6 +78,12 @@ def validate(
             "deep: every record decoded, encoded again and compared.",
         ),
     ] = Level.FULL,
+    ledgers: Annotated[
+        str | None,
+        typer.Option(
+            "--ledgers", metavar="DIR", help="Hold capture ledgers against what manifests pin."
+        ),
+    ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Whether warnings make the exit code 1 too.")
     ] = FailOn.ERROR,
@@ -122,13 +104,15 @@ def validate(
         return
     if not checkpoints:
         raise RefusedError("name at least one checkpoint")
-    tally = _Tally()
+    if ledgers is not None:
+        check_directory(ledgers)
+    judged = _Judged()
     try:
         for name in checkpoints:
-            _validate(session, name, level, tally)
-        tally.finished = True
+            _validate(session, name, level, ledgers, judged)
+        judged.finished = True
     finally:
-        _conclude(session, tally, fail_on, exit_zero=exit_zero)
+        _conclude(session, judged, fail_on, exit_zero=exit_zero)
 
 
 app = command(VIEWS)(validate)
@@ -138,8 +122,8 @@ def _tell_rules(session: Session, explain: str | None) -> None:
     if explain is None:
         for rule in RULES.values():
             session.item("rule", **_rule(rule))
-    elif explain in RULES:
-        session.item("explanation", **_rule(RULES[explain]))
+    elif (asked := {**RULES, **LEDGER_RULES}.get(explain)) is not None:
+        session.item("explanation", **_rule(asked))
     else:
         raise RefusedError(
             f"there is no rule {explain[:80]!a}", advice=f"there are {', '.join(RULES)}"
@@ -156,39 +140,39 @@ def _rule(rule: Rule) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _Tally:
-    """What was found in all inputs.  ``start`` is the first error's place."""
+class _Judged:
+    """What became of the inputs, and what was found in all of them."""
 
     finished: bool = False
     unreadable: int = 0
     inputs: int = 0
     invalid: int = 0
-    by_rule: Counter[str] = field(default_factory=Counter)
-    start: str | None = None
-
-    def count(self, severity: Severity) -> int:
-        return sum(n for rule, n in self.by_rule.items() if RULES[rule].severity is severity)
+    tally: Tally = field(default_factory=Tally)
 
 
-def _validate(session: Session, name: str, level: Level, tally: _Tally) -> None:
+def _validate(
+    session: Session, name: str, level: Level, ledgers: str | None, judged: _Judged
+) -> None:
     try:
         place = open_checkpoint(name)
     except CkptError as error:
         session.fail(error)
-        tally.unreadable += 1
+        judged.unreadable += 1
         return
     for notice in place.notices:
         session.talk.notice(notice)
-    tally.inputs += 1
+    judged.inputs += 1
     progress = Progress()
-    before = tally.by_rule.copy()
+    tally = judged.tally
+    errors_before, warnings_before = tally.errors, tally.warnings
     with session.progress(f"validate {name}", _total_records(place)) as counter:
         progress.report = lambda done: counter.update(done.records, done.raw_bytes)
-        for finding in verify(place.store, place.folder, level=level, progress=progress):
+        for finding in verify(
+            place.store, place.folder, level=level, progress=progress, ledgers=ledgers
+        ):
             _give(session, name, finding, tally)
-    found = tally.by_rule - before
-    errors = sum(n for rule, n in found.items() if RULES[rule].severity is Severity.ERROR)
-    tally.invalid += errors > 0
+    errors = tally.errors - errors_before
+    judged.invalid += errors > 0
     session.item(
         "input",
         input=name,
@@ -198,67 +182,49 @@ def _validate(session: Session, name: str, level: Level, tally: _Tally) -> None:
         records=progress.records,
         raw_bytes=progress.raw_bytes,
         errors=errors,
-        warnings=found.total() - errors,
+        warnings=tally.warnings - warnings_before,
     )
 
 
 def _total_records(place: Place) -> int | None:
     try:
-        checkpoint = Checkpoint.open(place.store, place.folder)
+        checkpoint = layouts.open_checkpoint(place.store, place.folder)
         readers = [checkpoint.participant(item) for item in checkpoint.participants]
     except CkptError:
         return None
     return sum(reader.manifest.record_count for reader in readers)
 
 
-def _give(session: Session, name: str, finding: Finding, tally: _Tally) -> None:
+def _give(session: Session, name: str, finding: Finding, tally: Tally) -> None:
     address = address_of(finding.location)
-    tally.by_rule[finding.rule.rule_id] += 1
-    if tally.start is None and finding.rule.severity is Severity.ERROR:
-        tally.start = f"{address} in {name}" if address else name
-    if (code := _TROUBLE.get(finding.code or "")) is not None:
+    tally.add(finding, f"{address} in {name}" if address else name)
+    if (code := trouble_of(finding)) is not None:
         session.note(code, f"{name}: {finding.message}")
-    session.item(
-        "finding",
-        input=name,
-        rule=finding.rule.rule_id,
-        severity=str(finding.rule.severity),
-        message=finding.message,
-        code=finding.code,
-        address=address,
-        location=location_members(finding.location),
-    )
+    session.item("finding", input=name, address=address, **finding_members(finding))
 
 
-def _conclude(session: Session, tally: _Tally, fail_on: FailOn, *, exit_zero: bool) -> None:
-    errors, warnings = tally.count(Severity.ERROR), tally.count(Severity.WARNING)
-    verdict = _verdict(tally, errors, warnings)
-    gating = errors + (warnings if fail_on is FailOn.WARNING else 0)
+def _conclude(session: Session, judged: _Judged, fail_on: FailOn, *, exit_zero: bool) -> None:
+    tally = judged.tally
+    verdict = _verdict(judged)
+    gating = tally.errors + (tally.warnings if fail_on is FailOn.WARNING else 0)
     if gating and not exit_zero:
         session.note(Exit.NEGATIVE, verdict)
     session.summary |= {
-        "inputs": tally.inputs,
-        "unreadable": tally.unreadable,
-        "finished": tally.finished,
-        "valid": tally.inputs - tally.invalid,
-        "errors": errors,
-        "warnings": warnings,
-        "by_rule": dict(sorted(tally.by_rule.items())),
-        "start": tally.start,
-        "advice": {rule: RULES[rule].advice for rule in sorted(tally.by_rule)},
+        "inputs": judged.inputs,
+        "unreadable": judged.unreadable,
+        "finished": judged.finished,
+        "valid": judged.inputs - judged.invalid,
+        **tally.summary(),
         "verdict": verdict,
     }
 
 
-def _verdict(tally: _Tally, errors: int, warnings: int) -> str:
-    parts = [] if tally.finished else ["not finished"]
-    if tally.unreadable:
-        parts.append(f"{number_of(tally.unreadable, 'input')} could not be opened")
-    if not tally.by_rule:
-        parts.append(f"no findings in {number_of(tally.inputs, 'checkpoint')}")
-        return "; ".join(parts)
-    kinds = ", ".join(f"{n:,} {rule}" for rule, n in sorted(tally.by_rule.items()))
-    parts.append(f"{number_of(errors, 'error')}, {number_of(warnings, 'warning')}: {kinds}")
-    if tally.start:
-        parts.append(f"start at {tally.start}")
+def _verdict(judged: _Judged) -> str:
+    parts = [] if judged.finished else ["not finished"]
+    if judged.unreadable:
+        parts.append(f"{number_of(judged.unreadable, 'input')} could not be opened")
+    if judged.tally.by_rule:
+        parts.append(judged.tally.words())
+    else:
+        parts.append(f"no findings in {number_of(judged.inputs, 'checkpoint')}")
     return "; ".join(parts)

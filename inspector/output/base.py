@@ -12,10 +12,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Color", "Column", "Format", "Item", "Table", "View", "Views", "Writer"]
+__all__ = ["Color", "Column", "Format", "Item", "Table", "Verbatim", "View", "Views", "Writer"]
 
 Item: TypeAlias = Mapping[str, Any]
-"""Members in order.  Values are JSON, or an ``orjson.Fragment`` that is spliced."""
+"""Members in order.  Values are JSON, an ``orjson.Fragment`` or a :class:`Verbatim`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """JSON text that may be a large part of the memory that there is: it is never copied.
+
+    It stands for a member of an item, not deeper.
+    """
+
+    text: bytes
 
 
 class Format(StrEnum):

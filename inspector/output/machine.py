@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
-from inspector.output.base import Item
+from inspector.output.base import Item, Verbatim
 from inspector.output.sink import Sink
 from inspector.safe_text import safe_json, without_surrogates
 
@@ -20,6 +20,25 @@ def spelled(item: Item) -> bytes:
         return orjson.dumps(item)
     except TypeError:
         return orjson.dumps(_spellable(item))
+
+
+def _pieces(item: Item) -> Iterator[bytes]:
+    """An item as compact JSON, large texts by themselves."""
+    plain: dict[str, Any] = {}
+    separator = b"{"
+    for name, value in item.items():
+        if not isinstance(value, Verbatim):
+            plain[name] = value
+            continue
+        if plain:
+            yield separator + spelled(plain)[1:-1]
+            plain, separator = {}, b","
+        yield separator + spelled({name: None})[1:].removesuffix(b"null}")
+        yield value.text
+        separator = b","
+    if plain:
+        yield separator + spelled(plain)[1:-1]
+    yield b"}"
 
 
 def _spellable(value: Any) -> Any:
@@ -42,14 +61,17 @@ class _Machine:
             text = safe_json(text.decode(errors="replace")).encode()
         self._sink.write(text)
 
+    def _write_item(self, item: Item) -> None:
+        for piece in _pieces(item):
+            self._write(piece)
+
 
 class NdjsonWriter(_Machine):
     """One line an item, the summary last."""
 
     def item(self, item: Item) -> None:
         """As :meth:`inspector.output.base.Writer.item`."""
-        # Not joined: a record may be a large part of the memory that there is.
-        self._write(spelled(item))
+        self._write_item(item)
         self._write(b"\n")
 
     def end(self, summary: Item) -> None:
@@ -71,7 +93,7 @@ class JsonWriter(_Machine):
     def item(self, item: Item) -> None:
         """As :meth:`inspector.output.base.Writer.item`."""
         self._write(b",\n" if self._begun else self._head())
-        self._write(spelled(item))
+        self._write_item(item)
         self._begun = True
 
     def end(self, summary: Item) -> None:

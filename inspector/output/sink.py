@@ -22,7 +22,7 @@ class Sink(Protocol):
     def is_terminal(self) -> bool:
         """Whether somebody looks at it directly."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append all of ``data``.
 
         Raises:
@@ -46,7 +46,7 @@ class _Stream:
         self._name = name
         self.is_terminal = stream.isatty()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """As :meth:`Sink.write`."""
         try:
             self._stream.write(data)

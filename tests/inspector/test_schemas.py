@@ -35,10 +35,12 @@ CALLS: list[tuple[str, ...]] = [
     ("validate", "--list-rules"),
     ("validate", "--explain", "stream"),
     ("validate", "NOTHING"),
+    ("ledger", "RUN"),
+    ("ledger", "RUN", "r1", "--verify"),
     ("recover", "CK", "-o", "NEW"),
     ("gc", "RUN"),
     ("gc", "RUN", "--apply"),
-    *((name, "NOTHING") for name in ("ls", "info", "cat", "gc")),
+    *((name, "NOTHING") for name in ("ls", "info", "cat", "ledger", "gc")),
 ]
 
 

@@ -110,7 +110,7 @@ def test_the_record_itself_and_its_own_members_have_addresses() -> None:
     assert episode.text == b'"r"'
     notes = find_value(line, ["$exact", "state"])
     assert notes is not None
-    assert json.loads(notes.text) == [["/x", "nan"]]
+    assert json.loads(bytes(notes.text)) == [["/x", "nan"]]
     assert find_value(line, ["nothing"]) is None
 
 

@@ -12,6 +12,7 @@ from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import write_checkpoint
 from ckptfmt.record import Record
 from ckptfmt.store.local import LocalStore
+from tests.ckptfmt.test_verify import rewrite_participant
 from tests.support.checkpoints import AGENT, RESOURCES, agent_record, small_records
 from tests.support.damage import cut, data_file, flip
 from tests.support.inspecting import PROGRAM, inspect
@@ -175,3 +176,16 @@ def test_a_document_at_the_depth_limit_is_printed_whole(tmp_path: Path) -> None:
     assert bare.count("[") == bare.count("]") == 499
     assert inspect("get", tmp_path / "ck", "c/r#/s" + "/0" * 499).text == "1\n"
     assert inspect("validate", tmp_path / "ck", "--level", "deep").code == 0
+
+
+@pytest.mark.parametrize("addresses", [[], ["agent/a1/r1/s"], ["agent/a1"]], ids=str)
+def test_records_of_an_unknown_schema_are_one_loss(checkpoint: Path, addresses: list[str]) -> None:
+    """F25: not one a record, and what is known is given all the same."""
+    rewrite_participant(checkpoint.parent, lambda members: members.update(schema_version=2))
+    ran = inspect("cat", checkpoint, *addresses)
+    assert ran.code == 3
+    lost = [item for item in ran.lines if item["type"] == "lost"]
+    assert [(item["code"], item["location"]["participant"]) for item in lost] == [
+        ("unsupported", "agent/a1")
+    ]
+    assert ran.lines[-1]["records"] == (0 if addresses else 3)

@@ -13,6 +13,7 @@ from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import write_checkpoint
 from ckptfmt.record import Record
 from ckptfmt.store.local import LocalStore
+from tests.ckptfmt.test_verify import rewrite_participant
 from tests.support.damage import data_file, flip
 from tests.support.inspecting import Ran, inspect
 
@@ -170,3 +171,13 @@ def test_damage_is_never_told_as_not_found(checkpoint: Path) -> None:
     data_file(checkpoint, "agent/a1").unlink()
     got = inspect("get", checkpoint, "agent/a1/r2/s", "--default", "x")
     assert (got.code, got.stdout) == (3, b"")
+
+
+def test_a_value_of_an_unknown_schema_is_one_error(checkpoint: Path) -> None:
+    """F25."""
+    rewrite_participant(checkpoint.parent, lambda members: members.update(schema_version=2))
+    for address in ("agent/a1/r1/s#/session", "agent/a1/r1", "agent/a1/none"):
+        ran = inspect("get", checkpoint, address)
+        assert (ran.code, ran.stdout) == (4, b"")
+        assert "schema 'agent' version 2" in ran.stderr
+    assert inspect("get", checkpoint, "resources/r1/r1").code == 0

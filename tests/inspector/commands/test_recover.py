@@ -96,3 +96,10 @@ def test_a_directory_without_a_checkpoint_cannot_be_recovered(tmp_path: Path) ->
 
 def test_the_target_must_be_named(checkpoint: Path) -> None:
     assert inspect("recover", checkpoint).code == 2
+
+
+def test_a_target_inside_the_latest_checkpoint_is_refused(run: Path) -> None:
+    """F45: however the input is named."""
+    before = contents(run)
+    assert inspect("recover", f"{run}@latest", "-o", run / "ck-2" / "new").code == 2
+    assert contents(run) == before

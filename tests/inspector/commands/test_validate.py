@@ -9,6 +9,7 @@ import pytest
 
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder
+from ckptfmt.ledger import Kind, LedgerReader, pin_ledger
 from ckptfmt.participant_writer import write_participant
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import publish_checkpoint
@@ -118,6 +119,30 @@ def test_rules_are_listed_and_explained(checkpoint: Path) -> None:
     assert inspect("validate").code == 2
 
 
+def test_pinned_ledgers_are_held_against_the_directory(tmp_path: Path) -> None:
+    """L9: with both sizes, and only where the directory is given."""
+    ledger = tmp_path / "captures/r.tokens.jsonl"
+    ledger.parent.mkdir()
+    ledger.write_bytes(b"{}\n{}\n")
+    pin = pin_ledger(LedgerReader(ledger.parent), "r", Kind.TOKENS)
+    store, folder, owner = LocalStore(tmp_path / "run"), Folder("ck"), ParticipantId("model", "m")
+    write_participant(store, folder, "ck", owner, [], ledger_pins=[pin]).require()
+    publish_checkpoint(store, folder, "ck", [owner]).require()
+    (told,) = inspect("info", tmp_path / "run/ck", "--json").items("participant")
+    assert told["ledger_pins"] == 1
+    call = ("validate", tmp_path / "run/ck", "--level", "quick", "--ledgers", ledger.parent)
+    assert inspect(*call).code == 0
+    ledger.write_bytes(b"{}\n")
+    ran = inspect(*call, "--json")
+    assert (ran.code, ran.summary["by_rule"]) == (1, {"ledger-pin": 1})
+    (found,) = ran.items("finding")
+    assert found["address"] == "model/m"
+    assert found["location"]["file"] == "r.tokens.jsonl"
+    assert "truncated after checkpoint: it has 3 bytes; 6 are pinned" in found["message"]
+    assert inspect(*call[:-2]).code == 0
+    assert inspect(*call[:-1], tmp_path / "nothing").code == 4
+
+
 def test_advice_is_printed_with_findings_and_never_names_the_running_command(
     checkpoint: Path,
 ) -> None:
@@ -206,13 +231,43 @@ def test_file_names_that_are_no_text_are_told_in_strict_json(checkpoint: Path) -
     assert ran.items("finding")[0]["location"]["file"] == "b\\udcff"
 
 
-def test_records_with_many_members_stay_apart(tmp_path: Path) -> None:
-    """I4: duplicate members of a payload are kept, and are no damage."""
+def with_state(tmp_path: Path, text: bytes) -> Path:
+    """A checkpoint of one record with this JSON in its member ``s``."""
     owner = ParticipantId("controller", "c")
-    payload = JsonPayload.from_json(b'{"a":1,"a":2}')
-    record = Record(episode_id=EpisodeId("r"), members={"s": payload})
+    record = Record(episode_id=EpisodeId("r"), members={"s": JsonPayload.from_json(text)})
     store, folder = LocalStore(tmp_path), Folder("ck")
     write_participant(store, folder, "ck", owner, [record]).require()
     publish_checkpoint(store, folder, "ck", [owner]).require()
-    assert inspect("get", tmp_path / "ck", "c/r#/s").text == '{"a":1,"a":2}\n'
-    assert inspect("validate", tmp_path / "ck", "--level", "deep").code == 0
+    return tmp_path / "ck"
+
+
+@pytest.mark.parametrize(
+    ("text", "pointers"),
+    [
+        (b'{"a":1,"a":2}', ["#/s/a"]),
+        (
+            b'{"x":[0,{"b~/ ":{},"b~/ ":{"c":1,"c":1,"c":1}}]}',
+            ["#/s/x/1/b~0~1%20", "#/s/x/1/b~0~1%20/c"],
+        ),
+        (b'{"a":1,\n"\\u0061":2}', ["#/s/a"]),
+        (b'{ "a" : 1.00, "b": [ {"a": 1}, {"a": 1} ] }', []),
+        (b"[" * 300 + b'{"k":1,"k":2}' + b"]" * 300, ["#/s" + "/0" * 300 + "/k"]),
+    ],
+    ids=["plain", "nested", "kept as text", "none", "deep"],
+)
+def test_a_member_that_stands_twice_is_named_and_is_no_damage(
+    text: bytes, pointers: list[str], tmp_path: Path
+) -> None:
+    """I4: both are shown, and validate names them by pointer."""
+    checkpoint = with_state(tmp_path, text)
+    assert inspect("get", checkpoint, "c/r#/s", "--raw").stdout == text
+    ran = inspect("validate", checkpoint, "--level", "deep", "--json")
+    assert ran.code == 0
+    assert [item["address"] for item in ran.items("finding")] == [
+        f"controller/c/r{pointer}" for pointer in pointers
+    ]
+    assert {item["rule"] for item in ran.items("finding")} <= {"duplicate-member"}
+    for pointer in pointers:
+        assert inspect("get", checkpoint, f"c/r{pointer}").code == 0
+    gated = inspect("validate", checkpoint, "--level", "deep", "--fail-on", "warning")
+    assert gated.code == (1 if pointers else 0)

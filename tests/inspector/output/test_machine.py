@@ -6,7 +6,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.output.machine import JsonWriter, spelled
+from inspector.output.base import Verbatim
+from inspector.output.machine import JsonWriter, NdjsonWriter, spelled
 from tests.support.inspecting import strict
 
 
@@ -61,3 +62,20 @@ def test_any_text_gives_strict_json(text: str, is_terminal: bool) -> None:
 
 def test_names_that_are_no_text_become_escapes() -> None:
     assert spelled({"file": "b\udcff"}) == b'{"file":"b\\\\udcff"}'
+
+
+def test_a_large_text_is_spliced_wherever_it_stands() -> None:
+    large = Verbatim(b'{"a" : 1.00}')
+    for members in (
+        {"x": large},
+        {"x": large, "y": 1},
+        {"y": 1, "x": large},
+        {"y": 1, '"\u2028': large, "z": large, "w": "\ud800"},
+    ):
+        page = Page()
+        NdjsonWriter(page).item({"type": "a", **members})
+        NdjsonWriter(page).item(members)
+        first, second = map(strict, page.data.splitlines())
+        assert first == {"type": "a", **second}
+        assert list(second) == list(members)
+        assert page.data.count(large.text) == 2 * list(members.values()).count(large)
