@@ -17,10 +17,12 @@ from ckptfmt.errors import (
     AbortedError,
     CkptError,
     CommitUnknownError,
+    DataError,
     ExistsError,
     FencedError,
     StateError,
     UnsupportedError,
+    ValueRefusedError,
 )
 from ckptfmt.manifest import (
     CheckpointManifest,
@@ -178,15 +180,29 @@ def publish(
     """Create the manifest ``name``, or find out who did.
 
     ``same`` tells whether two manifests commit the same content; then the stored one is
-    the outcome, whoever wrote it.
+    the outcome, whoever wrote it.  A manifest that could not be read again is not created.
     """
     try:
+        _check_readable(sealed)
         store.create(name, sealed.data)
     except (ExistsError, CommitUnknownError) as error:
         return _read_back(store, name, sealed, same, error)
     except CkptError as error:
         return NotCommitted(error)
     return Committed(sealed)
+
+
+def _check_readable(sealed: Sealed[_Body]) -> None:
+    try:
+        if decode_manifest(sealed.data, type(sealed.body)).body == sealed.body:
+            return
+        why = "it would say something else"
+    except DataError as error:
+        why = error.message
+    raise ValueRefusedError(
+        f"the manifest could not be read again: {why}",
+        advice="give texts (provenance, run id, config digest) as str without lone surrogates",
+    )
 
 
 def _read_back(

@@ -343,3 +343,31 @@ def test_the_participants_of_a_repeat_need_not_come_as_lists() -> None:
         "r1/s",
         "r2/s",
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"run_id": 7}, {"run_id": "\ud800"}, {"config_digest": b"x"}, {"user": {"k": 1}},
+     {"user": {1: "v"}}, {"user": {"k": "\udfff"}}, {"scope": [EpisodeId("r")], "run_id": ["r"]}],
+    ids=ascii,
+)  # fmt: skip
+def test_what_could_not_be_read_again_is_not_published(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    """What could be written can always be read, whatever a caller without types passes."""
+    store = LocalStore(tmp_path)
+    participants(store)
+    refused = reason(published(store, About(**change)))
+    assert isinstance(refused, ValueRefusedError)
+    assert not (tmp_path / CK.aggregate).exists()
+    published(store).require()
+
+
+def test_a_participant_whose_manifest_could_not_be_read_again_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    user: Any = {"k": 1}
+    outcome = write_participant(store, CK, "ck-1", AGENT, [agent_record("r")], user=user)
+    assert isinstance(reason(outcome), ValueRefusedError)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
