@@ -4,6 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 FUZZ_EXAMPLES ?= 10000
 FUZZ_VALUES ?= 1000000
+FUZZ_SECONDS ?= 600
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
@@ -13,7 +14,7 @@ PROGRAMS := $(patsubst %/,%,$(sort $(dir $(wildcard examples/*.py benchmarks/*.p
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format fuzz mutants bench wheel lock clean
+.PHONY: help demo test check format fuzz vectors mutants bench wheel lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -34,9 +35,13 @@ format: .venv/.installed  ## put the sources into their one format
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
 
-fuzz: .venv/.installed  ## long random runs: FUZZ_EXAMPLES a property, FUZZ_VALUES a value loop
+fuzz: .venv/.fuzzer  ## FUZZ_EXAMPLES a property, FUZZ_VALUES a value loop, FUZZ_SECONDS by coverage
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_VALUES=$(FUZZ_VALUES) \
 		$(BIN)/python -m pytest tests -m "hypothesis or fuzz" $(ARGS)
+	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
+
+vectors: .venv/.installed  ## make fixtures/vectors and fixtures/hostile; what is frozen may not change
+	@$(BIN)/python -m tests.vectors.generate
 
 mutants: .venv/.installed  ## break participant on purpose; each defect has a test that notices (ARGS="retire")
 	@$(BIN)/python tests/mutants/run.py $(ARGS)
@@ -67,4 +72,8 @@ clean:  ## remove everything that this file makes
 
 .venv/.installed: .venv/.locked pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.fuzzer: tests/fuzz/requirements.lock .venv/.installed
+	@$(PIP) install --no-deps --require-hashes --requirement tests/fuzz/requirements.lock
 	@touch $@

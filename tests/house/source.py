@@ -49,12 +49,13 @@ def _ignored() -> frozenset[str]:
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Every file of the project, without what ``.gitignore`` names."""
+    """Every file of the project, without links and what ``.gitignore`` names."""
     found: list[Path] = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(set(folders) - _ignored() - {".git"})
         found.extend(Path(folder, name) for name in sorted(names))
-    return tuple(path for path in found if path.name not in _ignored() | {".git"})
+    left_out = _ignored() | {".git"}
+    return tuple(path for path in found if path.name not in left_out and not path.is_symlink())
 
 
 @cache

@@ -18,8 +18,8 @@ TOP_LEVEL = {
 
 # Folders of tests that mirror no package; tests/README.md says what each is for.
 KINDS = {
-    "benchmarks", "contract", "faults", "house", "mutants", "process", "scenarios", "stateful",
-    "support", "vectors",
+    "benchmarks", "contract", "faults", "fuzz", "house", "interop", "mutants", "process",
+    "scenarios", "stateful", "support", "vectors",
 }  # fmt: skip
 
 # Written in two halves, so that this file does not hold them.  A registry's host in a lock

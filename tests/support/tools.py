@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["ROOT", "require_module", "require_tool", "shared_data"]
+__all__ = ["ROOT", "require_folder", "require_module", "require_tool", "shared_data"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +32,12 @@ def require_module(name: str) -> None:
     """Return if ``name`` can be imported, otherwise end the test that asks."""
     if importlib.util.find_spec(name) is None:
         _missing(f"the module {name} is not installed")
+
+
+def require_folder(path: Path, made_by: str) -> None:
+    """Return if the folder is there, otherwise end the test that asks."""
+    if not path.is_dir():
+        _missing(f"{path.name} is not there: {made_by}")
 
 
 def shared_data() -> Path:
