@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ckptfmt.identity import EpisodeId
+from ckptfmt.identity import EpisodeId, ParticipantId
 from participant.core.gate import GateCounts
 from participant.core.scope import Scope
+from participant.runtime.admission import Admission
+from participant.runtime.calls import ServedCall
 
 __all__ = [
     "DefaultHooks",
@@ -23,6 +25,7 @@ __all__ = [
     "ParticipantHooks",
     "RecordLike",
     "Scope",
+    "ServedCall",
 ]
 
 
@@ -53,11 +56,14 @@ class Export:
 class GatedRoute:
     """A route whose calls are work of episodes, so that they wait while a checkpoint is open.
 
-    ``suffix``: the route is told by the end of its path, without the rollout prefix.
+    ``suffix``: the route is told by the end of its path, without the rollout prefix; the first
+    that fits counts, and an empty one fits every path.
     ``requires_rollout``: a call of no episode is refused; otherwise it passes, and never waits.
     ``is_single``: one call an attempt may wait or run at once.
     ``is_cleanup``: a call that waits is carried out even if its client has gone meanwhile.
-    ``holds_reply``: a reply that is finished while a checkpoint is open is held until resume.
+    ``holds_reply``: a reply that starts while a checkpoint is open is held until resume.
+    ``replays``: a checkpoint does not wait for a call whose reply has not started; it is held
+    as with ``holds_reply``, and after a crash its caller sends it again.
     """
 
     suffix: str
@@ -65,6 +71,7 @@ class GatedRoute:
     is_single: bool = False
     is_cleanup: bool = False
     holds_reply: bool = False
+    replays: bool = False
 
 
 class ParticipantHooks(Protocol):
@@ -73,6 +80,25 @@ class ParticipantHooks(Protocol):
     @property
     def gated_routes(self) -> Sequence[GatedRoute]:
         """The routes of the server that go through admission by themselves."""
+
+    def joined(self, participant: ParticipantId) -> None:
+        """The hooks are those of this participant; called once, before anything else."""
+
+    def attach(self, admission: Admission) -> None:
+        """Work that the hooks let in themselves goes through here; called once, at the start."""
+
+    async def call_begins(self, call: ServedCall) -> None:
+        """A gated call was admitted and is about to reach the server's code; may refuse it
+        with a :class:`~participant.errors.ParticipantError`."""
+
+    async def call_replies(self, call: ServedCall, status: int) -> Mapping[str, str]:
+        """The first byte of the reply is about to leave; headers to add to it.
+
+        The call still counts as running.  Of a reply that is held, this comes after resume.
+        """
+
+    async def call_ends(self, call: ServedCall) -> None:
+        """The call has ended, whether or not it replied; it still counts as running."""
 
     def blocking(self) -> int:
         """How many things keep a checkpoint from being taken, beside admitted calls.
@@ -136,6 +162,22 @@ class DefaultHooks:
     """
 
     gated_routes: Sequence[GatedRoute] = ()
+
+    def joined(self, participant: ParticipantId) -> None:
+        """As :meth:`ParticipantHooks.joined`: nothing to do."""
+
+    def attach(self, admission: Admission) -> None:
+        """As :meth:`ParticipantHooks.attach`: all work comes through gated routes."""
+
+    async def call_begins(self, call: ServedCall) -> None:
+        """As :meth:`ParticipantHooks.call_begins`: nothing to do."""
+
+    async def call_replies(self, call: ServedCall, status: int) -> Mapping[str, str]:
+        """As :meth:`ParticipantHooks.call_replies`: no headers."""
+        return {}
+
+    async def call_ends(self, call: ServedCall) -> None:
+        """As :meth:`ParticipantHooks.call_ends`: nothing to do."""
 
     def blocking(self) -> int:
         """As :meth:`ParticipantHooks.blocking`: nothing."""

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-__all__ = ["CONTROL_PREFIX", "SENT_AT_HEADER", "ControlReply", "ControlTransport", "TransportError"]
+__all__ = [
+    "CONTROL_PREFIX",
+    "SENT_AT_HEADER",
+    "ControlReply",
+    "ControlTransport",
+    "MalformedReplyError",
+    "TransportError",
+]
 
 CONTROL_PREFIX: Final = "/ng-control/v1/checkpoint/"
 SENT_AT_HEADER: Final = "x-ng-checkpoint-sent-at"
@@ -15,6 +22,10 @@ SENT_AT_HEADER: Final = "x-ng-checkpoint-sent-at"
 
 class TransportError(Exception):
     """No reply came: refused, lost, timed out, or not JSON."""
+
+
+class MalformedReplyError(TransportError):
+    """A reply came, and it is no JSON object of a permitted size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ class Gate:
         """The step of the execution has ended."""
         call = self._calls[ticket]
         was = call.steps.blocks
-        call.steps.end(closed=self.closed)
+        call.steps.end(closed=self._is_closed_to(call))
         if call.steps.exempt:
             self._exempt.add(ticket)
         self._count(call, was=was, blocks=call.steps.blocks)
@@ -194,7 +194,7 @@ class Gate:
         """The execution recorded a boundary; true if it has to park there."""
         call = self._calls[ticket]
         was = call.steps.blocks
-        parks = call.steps.boundary(closed=self.closed)
+        parks = call.steps.boundary(closed=self._is_closed_to(call))
         self._exempt.discard(ticket)
         self._parked += parks
         self._count(call, was=was, blocks=call.steps.blocks)
@@ -228,6 +228,10 @@ class Gate:
         else:
             self.has_served = True
             self._blockers.add(call.episode)
+
+    def _is_closed_to(self, call: Execution) -> bool:
+        # What belongs to no episode is in no checkpoint: it is neither parked nor held.
+        return self.closed and call.episode is not None
 
     def _unparked(self, call: Execution) -> None:
         self._parked -= _is_parked(call)

@@ -1,10 +1,14 @@
-"""ASGI middleware that sends the gated routes of a server through admission."""
+"""ASGI middleware that sends the gated routes of a server through admission.
+
+It stands on the outside, so that a call that waits has cost nothing; what belongs next to
+the server's own code stands in :mod:`participant.http.served`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,8 +17,9 @@ from ckptfmt.identity import EpisodeId
 from participant.attribution import current_episode
 from participant.core.errors import ParticipantError, RequestTooLargeError, RolloutIdRequiredError
 from participant.hooks import GatedRoute
+from participant.http.ledger_wire import LEDGER_PREFIX
 from participant.http.replies import error_response
-from participant.runtime.execution import Execution
+from participant.runtime.calls import ServedCall, current_call
 from participant.runtime.shell import Participant
 
 __all__ = ["MAX_WAITING_BODY_BYTES", "AdmissionMiddleware"]
@@ -22,11 +27,13 @@ __all__ = ["MAX_WAITING_BODY_BYTES", "AdmissionMiddleware"]
 MAX_WAITING_BODY_BYTES: Final = 256 * 1024 * 1024
 """How large the body of a gated call may be: it is read in full, since the call may wait."""
 
+_CONTROL: Final = ("/ng-control/", LEDGER_PREFIX + "/")
+
 
 class AdmissionMiddleware:
     """Calls of gated routes wait while a checkpoint is open, and end when they are retired.
 
-    Probes (GET, HEAD, OPTIONS) and every other route pass.
+    Probes (GET, HEAD, OPTIONS), control routes and every other route pass.
     """
 
     def __init__(
@@ -40,7 +47,8 @@ class AdmissionMiddleware:
         """Serve one connection."""
         route = self._route(scope)
         if route is None:
-            await self._app(scope, receive, send)
+            with _serving(None):
+                await self._app(scope, receive, send)
             return
         call = _GatedCall(receive, send)
         try:
@@ -60,6 +68,8 @@ class AdmissionMiddleware:
     def _route(self, scope: Scope) -> GatedRoute | None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return None
+        if scope["path"].startswith(_CONTROL):
+            return None
         return next((r for r in self._routes if scope["path"].endswith(r.suffix)), None)
 
     async def _run(
@@ -77,8 +87,18 @@ class AdmissionMiddleware:
             finally:
                 await call.unwatch(watch)
             await call.end_if_gone()
-            held = execution if route.holds_reply else None
-            await self._app(scope, call.receive, lambda message: call.send(message, held))
+            with _serving(ServedCall(route, episode, execution, scope)):
+                await self._app(scope, call.receive, call.send)
+
+
+@contextlib.contextmanager
+def _serving(call: ServedCall | None) -> Iterator[None]:
+    # Set for other requests too: one may be sent in the process while another is served.
+    token = current_call.set(call)
+    try:
+        yield
+    finally:
+        current_call.reset(token)
 
 
 class _ClientGoneError(Exception):
@@ -86,7 +106,7 @@ class _ClientGoneError(Exception):
 
 
 class _GatedCall:
-    """The two ends of one call: its body read ahead, its reply perhaps held back."""
+    """The two ends of one call: its body read ahead, and whether its reply has started."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -142,10 +162,7 @@ class _GatedCall:
         """The body again, then whatever comes."""
         return self._messages.pop(0) if self._messages else await self._receive()
 
-    async def send(self, message: Message, held: Execution | None) -> None:
-        """Pass a message on; the start of a held reply parks while a checkpoint is open."""
-        if message["type"] == "http.response.start":
-            if held is not None:
-                await held.boundary(held.boundary_state)
-            self.has_started = True
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        self.has_started |= message["type"] == "http.response.start"
         await self._send(message)

@@ -15,7 +15,13 @@ import aiohttp
 import msgspec
 
 from participant.settings import PoolSettings
-from participant.transport import CONTROL_PREFIX, SENT_AT_HEADER, ControlReply, TransportError
+from participant.transport import (
+    CONTROL_PREFIX,
+    SENT_AT_HEADER,
+    ControlReply,
+    MalformedReplyError,
+    TransportError,
+)
 
 __all__ = ["MAX_REPLY_BYTES", "ControlPool"]
 
@@ -98,10 +104,12 @@ async def _members(response: aiohttp.ClientResponse) -> Mapping[str, Any]:
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
-            raise TransportError(f"the reply has more than {MAX_REPLY_BYTES:,} bytes")
+            raise MalformedReplyError(f"the reply has more than {MAX_REPLY_BYTES:,} bytes")
     try:
         return msgspec.json.decode(bytes(body), type=dict[str, Any])
     except msgspec.MsgspecError as error:
         if response.status == 404:
             return {}  # No such route, so no participant; the body is whatever the server says.
-        raise TransportError(f"the reply of status {response.status} is no JSON object") from error
+        # Of a proxy, say, whose server is just starting.
+        kind = TransportError if response.status >= 500 else MalformedReplyError
+        raise kind(f"the reply of status {response.status} is no JSON object") from error

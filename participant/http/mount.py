@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 
+from participant.core.errors import ParticipantError
 from participant.hooks import ParticipantHooks
 from participant.http.admission import AdmissionMiddleware
+from participant.http.replies import error_response
 from participant.http.rollout_prefix import RolloutPrefixMiddleware
 from participant.http.routes import control_routes
+from participant.http.served import ServedCallMiddleware
 from participant.runtime.shell import Participant
 
 __all__ = ["mount"]
 
 
 def mount(app: Starlette, participant: Participant, hooks: ParticipantHooks) -> None:
-    """Add the control routes and the middleware.
+    """Add the control routes, the middleware, and replies for what the roles refuse.
 
     The routes come first, so that no catch-all of the server hides them; they are outside
     admission and answer in every phase.
@@ -23,6 +29,14 @@ def mount(app: Starlette, participant: Participant, hooks: ParticipantHooks) -> 
         RuntimeError: the app has started.
     """
     app.router.routes[0:0] = control_routes(participant)
+    app.exception_handlers.setdefault(ParticipantError, _refused)
     app.add_middleware(AdmissionMiddleware, participant=participant, routes=hooks.gated_routes)
     # Added last, so it runs first: what is gated is told by the path without the prefix.
     app.add_middleware(RolloutPrefixMiddleware)
+    # And this one last of all, where the server's own middleware has seen the call.
+    app.user_middleware.append(Middleware(ServedCallMiddleware, hooks=hooks))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ParticipantError)
+    return error_response(error)

@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ckptfmt.errors import CkptError
 from ckptfmt.identity import EpisodeId
-from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record
 from participant.core.errors import InvalidCheckpointStateError
 from participant.hooks import DefaultHooks, Export, Scope
+from participant.roles.payloads import payload_of
 
 __all__ = ["StateTable", "StatefulHooks"]
 
@@ -55,11 +54,7 @@ class StatefulHooks(DefaultHooks, ABC):
         """
         records = []
         for episode in [episode for episode in self.episodes() if episode in scope]:
-            try:
-                state = JsonPayload.from_value(self.snapshot(episode))
-            except CkptError as error:
-                error.at(key=episode.capture_key)
-                raise
+            state = payload_of(self.snapshot(episode), episode.capture_key)
             records.append(Record(episode_id=episode, members={_STATE: state}))
             await asyncio.sleep(0)  # Other requests, status among them, are served meanwhile.
         return Export(records)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -10,6 +9,7 @@ from ckptfmt.errors import NameRefusedError, RetiredError, SizeError
 from ckptfmt.ledger.removal import Removal
 from ckptfmt.ledger.staging_ledger import StagingLedger
 from participant.core.errors import InvalidRequestError, InvalidRolloutIdError, RolloutRetiredError
+from participant.roles.ledger_threads import in_thread
 
 __all__ = ["LedgerControl"]
 
@@ -30,7 +30,7 @@ class LedgerControl:
             InvalidRolloutIdError: the key is malformed.
             RolloutRetiredError: the rollout is retired.
         """
-        return await _in_thread(self._ledger.manifest, key)
+        return await _translated(self._ledger.manifest, key)
 
     async def retire(self, keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Remove and fence: the keys that had records, and those that had none.
@@ -38,20 +38,20 @@ class LedgerControl:
         Raises:
             InvalidRolloutIdError: a key is malformed.
         """
-        return _parts(await _in_thread(self._ledger.retire, keys))
+        return _parts(await _translated(self._ledger.retire, keys))
 
     async def delete(self, keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Remove, fences too; otherwise as :meth:`retire`."""
-        return _parts(await _in_thread(self._ledger.delete, keys))
+        return _parts(await _translated(self._ledger.delete, keys))
 
 
 def _parts(removal: Removal) -> tuple[Sequence[str], Sequence[str]]:
     return removal.removed, removal.absent
 
 
-async def _in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+async def _translated(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     try:
-        return await asyncio.to_thread(function, *args, **kwargs)
+        return await in_thread(function, *args, **kwargs)
     except NameRefusedError as error:
         raise InvalidRolloutIdError(str(error)) from error
     except RetiredError as error:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Self
 
 from ckptfmt.identity import EpisodeId
-from participant.clock import Clock
+from participant.clock import Clock, SystemClock
 from participant.core import events as ev
-from participant.core.errors import StaleAttemptError
+from participant.core.errors import AdmissionClosedError, StaleAttemptError
 from participant.runtime.execution import Door, Execution, Post
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "Gone"]
+
+Gone = Callable[[], Awaitable[None]]
+"""Returns when the client of a call has gone away."""
 
 
 class Admission:
@@ -25,6 +29,11 @@ class Admission:
         self._tickets = itertools.count(1)
         self._executions: dict[int, Execution] = {}
         self._door = Door()
+
+    @classmethod
+    def open(cls) -> Self:
+        """A door that is never closed and counts nothing: for where checkpointing is off."""
+        return cls(lambda event: None, SystemClock())
 
     def __len__(self) -> int:
         return len(self._executions)
@@ -39,24 +48,38 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def enter(
-        self, episode: EpisodeId | None, key: str | None = None
+        self,
+        episode: EpisodeId | None,
+        key: str | None = None,
+        *,
+        check: Callable[[], None] | None = None,
+        gone: Gone | None = None,
     ) -> AsyncIterator[Execution]:
         """Run a block as work of ``episode``; waits while a checkpoint or restore is open.
 
         ``key`` names work that must not run twice at once, such as an attempt's run.  None
         as the episode is work of nobody, such as a judge's model call: it never waits.
+        ``check`` may refuse the work by an exception, last in the very moment before it
+        starts; what it refuses has not started.  A call that waits is dropped when ``gone``
+        returns.
 
         Raises:
             StaleAttemptError: the attempt is or was retired, also while the block ran.
             CheckpointParkedError: work with this key waits or runs.
-            AdmissionClosedError: too many calls wait.
+            AdmissionClosedError: too many calls wait, or the client has gone meanwhile.
         """
         execution = Execution(next(self._tickets), episode, self._post, self._clock, self._door)
         self._executions[execution.ticket] = execution
         try:
+            if check is not None:
+                check()
             self._post(ev.Enter(execution.ticket, episode, key))
-            await execution.until_it_goes()
+            with _dropped_when(gone, execution):
+                await execution.until_it_goes(check)
             yield execution
+            if execution.is_retired:
+                # Its cancellation may be under way still; it must not reach what comes after.
+                await asyncio.sleep(0)
         except asyncio.CancelledError:
             await execution.end_inner()
             task = asyncio.current_task()
@@ -76,3 +99,22 @@ class Admission:
         self._door.is_closed = closed
         for execution in tuple(self._door.timed):
             execution.keep_time()
+
+
+@contextlib.contextmanager
+def _dropped_when(gone: Gone | None, execution: Execution) -> Iterator[None]:
+    if gone is None or not execution.is_waiting:
+        yield
+        return
+    watch = asyncio.get_running_loop().create_task(_drop_when(gone, execution))
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+async def _drop_when(gone: Gone, execution: Execution) -> None:
+    await gone()
+    if execution.is_waiting:
+        error = AdmissionClosedError("the client went away while its call waited; it did not run")
+        execution.turn_away(error)

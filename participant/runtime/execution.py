@@ -55,8 +55,8 @@ class Execution:
         self.boundary_state: Any = None
         self.is_retired = False
         self.state = StepState.RUNNING
+        self.clock = clock
         self._post = post
-        self._clock = clock
         self._door = door
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._inner: set[asyncio.Task[Any]] = set()
@@ -129,14 +129,21 @@ class Execution:
         task.add_done_callback(self._inner_ended)
         return task
 
-    async def until_it_goes(self) -> None:
-        """Wait while the machine says so.
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the machine makes it wait, or park."""
+        return self._woken is not None
+
+    async def until_it_goes(self, check: Callable[[], None] | None = None) -> None:
+        """Wait while the machine says so; ``check`` may refuse in the moment before it goes.
 
         Raises:
             StaleAttemptError: the attempt was retired, or what it waited for is gone.
         """
         while self._woken is not None:
             await self._woken
+            if check is not None:
+                check()
             self._post(ev.Retry(self.ticket))
 
     async def end_inner(self) -> None:
@@ -189,7 +196,7 @@ class Execution:
         limit = self._limit
         if limit is None:
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         in_replay = self._door.is_closed and self.state is StepState.REPLAY_STEP
         if limit.alarm is not None:
             limit.alarm.cancel()
@@ -203,7 +210,7 @@ class Execution:
     async def _ring(self, limit: _Limit) -> None:
         expires_at = limit.timer.expires_at
         if expires_at is not None:
-            await self._clock.sleep_until(expires_at)
+            await self.clock.sleep_until(expires_at)
             limit.has_rung = True
             limit.task.cancel()
 

@@ -7,23 +7,23 @@ errors of the participant here, once, with their cause.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
-from ckptfmt.checkpoint import Checkpoint, ParticipantReader, open_checkpoint, store_at
+from ckptfmt.checkpoint import Checkpoint, open_checkpoint, store_at
 from ckptfmt.commit import Publication, PublicationState, Unknown
 from ckptfmt.errors import (
     CkptError,
     CommitUnknownError,
-    CorruptError,
     DeadlineError,
     StateError,
     StorageError,
 )
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder
-from ckptfmt.manifest import DataObject
+from ckptfmt.nemo_gym.layout import GYM_FOLDER
+from ckptfmt.nemo_gym.writer import abort_gym_participant, write_gym_participant
 from ckptfmt.participant_writer import ParticipantWriter
 from ckptfmt.publish import abort_participant
 from ckptfmt.record import Record
@@ -42,6 +42,7 @@ __all__ = [
     "CheckpointStorage",
     "FormatStorage",
     "LoadedState",
+    "NemoGymStorage",
     "Publication",
     "PublicationState",
     "SaveOrder",
@@ -176,7 +177,7 @@ class FormatStorage:
                 role=order.extras or None,
             )
             with writer:
-                for record in sorted(order.records, key=lambda record: record.key):
+                for record in _sorted(order):
                     writer.add(cast("TypedRecord | Record", record))
                 return writer.finish(lambda: _check(may_publish)).require().data
 
@@ -196,9 +197,53 @@ class FormatStorage:
             checkpoint: Checkpoint = open_checkpoint(self._open_store(checkpoint_dir))
             reader = checkpoint.participant(participant)
             reader.check_sizes()
-            keys = frozenset(episode.capture_key for episode in episodes)
-            records = _load(reader, keys)
+            records = reader.load(episodes=episodes)
             return LoadedState(reader.manifest.checkpoint_id, tuple(records))
+
+
+def _sorted(order: SaveOrder) -> list[RecordLike]:
+    # So that a repeat of the same content gives the same bytes.
+    return sorted(order.records, key=lambda record: record.key)
+
+
+class NemoGymStorage(FormatStorage):
+    """A :class:`CheckpointStorage` that writes NeMo Gym's layout, and reads either.
+
+    The manifest, and with it the reply to a commit, is Gym's: what the role adds stands in
+    the reply beside it only.
+    """
+
+    def save(
+        self, order: SaveOrder, publication: Publication, may_publish: Callable[[], bool]
+    ) -> bytes:
+        """As :meth:`CheckpointStorage.save`; a value that Gym cannot spell is refused."""
+        with _publishing():
+            publication.check_open()
+            return write_gym_participant(
+                self._open_store(order.checkpoint_dir),
+                Folder(GYM_FOLDER),
+                order.checkpoint_id,
+                order.participant,
+                [cast("TypedRecord | Record", record) for record in _sorted(order)],
+                publication=publication,
+                check=lambda: _check(may_publish),
+            )
+
+    def settle(self, order: SaveOrder) -> None:
+        """As :meth:`CheckpointStorage.settle`: by a tombstone, unless the manifest is there."""
+        with translating():
+            abort_gym_participant(
+                self._open_store(order.checkpoint_dir),
+                Folder(GYM_FOLDER),
+                order.checkpoint_id,
+                order.participant,
+            )
+
+
+_STORAGES: Final[Mapping[str, type[FormatStorage]]] = {
+    "ckptfmt": FormatStorage,
+    "nemo-gym": NemoGymStorage,
+}
 
 
 def storage_of(layout: str) -> CheckpointStorage:
@@ -207,29 +252,7 @@ def storage_of(layout: str) -> CheckpointStorage:
     Raises:
         ValueError: this release does not write it.
     """
-    if layout != "ckptfmt":
+    storage = _STORAGES.get(layout)
+    if storage is None:
         raise ValueError(f"this release does not write the storage layout {layout}")
-    return FormatStorage()
-
-
-def _load(reader: ParticipantReader, keys: frozenset[str]) -> Sequence[TypedRecord | Record]:
-    """The records of the episodes with these capture keys; the rest is verified, not decoded."""
-    records: list[TypedRecord | Record] = []
-    for item in reader.manifest.objects:
-        with reader.stream(item) as stream:
-            entries = (e for e in stream.entries() if e.key.partition("/")[0] in keys)
-            wanted = {entry.ordinal: entry.key for entry in entries}
-            for key in list(wanted.values())[:1]:
-                reader.get(key)  # Refuses schemas that this release does not know, by name.
-            for stored in stream.lines():
-                if stored.ordinal in wanted:
-                    records.append(reader.read(stored.line))
-            _check_digest(reader, item, stream.sha256)
-    return records
-
-
-def _check_digest(reader: ParticipantReader, item: DataObject, sha256: str) -> None:
-    if sha256 != item.sha256:
-        raise CorruptError("the file's SHA-256 is not the one in the manifest").at(
-            file=reader.data_name(item), **reader.place()
-        )
+    return storage()

@@ -54,10 +54,12 @@ class Participant:
         self.participant = participant
         self.settings = settings
         self._hooks = hooks
+        hooks.joined(participant)
         self._clock = components.clock
         self._telemetry = components.telemetry
         self._machine = Machine(participant, settings.limits, HooksCensus(hooks))
         self.admission = Admission(self._post, self._clock)
+        hooks.attach(self.admission)
         self._jobs = Jobs(
             participant, hooks, components.storage, self._clock, self._post, self._may_publish
         )

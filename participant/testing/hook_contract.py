@@ -23,6 +23,7 @@ __all__ = ["HookContract"]
 _Hooks = TypeVar("_Hooks", bound=ParticipantHooks)
 
 _R1, _R2, _R3 = EpisodeId("r1"), EpisodeId("r2", 1), EpisodeId("r1x")
+_ALL = Scope.of([_R1, _R2, _R3])
 
 
 class HookContract(ABC, Generic[_Hooks]):
@@ -53,19 +54,24 @@ class HookContract(ABC, Generic[_Hooks]):
         assert list(hooks.held())
 
     def test_every_record_belongs_to_the_scope_and_has_its_own_key(self) -> None:
-        """Without a scope everything is exported."""
+        """And those of an empty scope to nothing."""
         records = _run(self._filled(), lambda hooks: hooks.export(Scope.of([_R1, _R3]))).records
         assert {record.episode_id for record in records} == {_R1, _R3}
-        every = _run(self._filled(), lambda hooks: hooks.export(Scope.of(None))).records
+        every = _run(self._filled(), lambda hooks: hooks.export(_ALL)).records
         assert {record.episode_id for record in every} == {_R1, _R2, _R3}
         assert len({record.key for record in every}) == len(every)
         nothing = _run(self._filled(), lambda hooks: hooks.export(Scope.of([]))).records
         assert list(nothing) == []
 
+    def test_without_a_scope_everything_is_exported(self) -> None:
+        """A role that needs a scope overrides this."""
+        every = _run(self._filled(), lambda hooks: hooks.export(Scope.of(None))).records
+        assert {record.episode_id for record in every} == {_R1, _R2, _R3}
+
     def test_what_was_exported_is_what_is_installed_under_the_next_attempt(self) -> None:
         """The state is equal, and the old attempt holds nothing."""
         old, new = self._filled(), self.make()
-        records = _run(old, lambda hooks: hooks.export(Scope.of(None))).records
+        records = _run(old, lambda hooks: hooks.export(_ALL)).records
         attempts = frozenset(e.continuation for e in (_R1, _R2, _R3))
         self._install(new, list(records), attempts)
         for episode in (_R1, _R2, _R3):
@@ -75,7 +81,7 @@ class HookContract(ABC, Generic[_Hooks]):
     def test_an_export_does_not_change_when_the_server_goes_on(self) -> None:
         """Between export and resume the values belong to the checkpoint."""
         hooks, twin, new = self._filled(), self._filled(), self.make()
-        records = _run(hooks, lambda hooks: hooks.export(Scope.of(None))).records
+        records = _run(hooks, lambda hooks: hooks.export(_ALL)).records
         self.put(hooks, _R1, 99)
         self._install(new, list(records), frozenset({_R1.continuation}))
         assert self.look(new, _R1.continuation) == self.look(twin, _R1)
@@ -85,13 +91,15 @@ class HookContract(ABC, Generic[_Hooks]):
         old, new = self._filled(), self.make()
         records = _run(old, lambda hooks: hooks.export(Scope.of([_R2]))).records
         self._install(new, list(records), frozenset({_R2.continuation}))
-        again = _run(new, lambda hooks: hooks.export(Scope.of(None))).records
+        scope = Scope.of([_R1, _R2.continuation])
+        again = _run(new, lambda hooks: hooks.export(scope)).records
         assert [record.episode_id for record in again] == [_R2.continuation]
 
     def test_an_episode_without_a_record_is_cleared(self) -> None:
         """What an earlier process left of it must not be taken for its state."""
         hooks = self.make()
         self.put(hooks, _R1, 5)
+        self.put(hooks, _R1.continuation, 6)
         self._install(hooks, [], frozenset({_R1.continuation}))
         assert self.look(hooks, _R1) is None
         assert self.look(hooks, _R1.continuation) is None

@@ -14,6 +14,7 @@ from participant.core.messages import REQUESTS
 from participant.core.phases import diagram
 from participant.http.replies import STATUS_OF
 from participant.settings import Settings
+from tests.support.guides import write_pages
 from tests.support.tools import ROOT
 
 CONTROL = (ROOT / "docs/control.md").read_text(encoding="utf-8")
@@ -54,9 +55,7 @@ def test_the_table_of_settings_has_every_member_and_its_default() -> None:
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
     """A folder with every file that the guide shows."""
-    block = re.compile(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-    for name, code in block.findall(GUIDE):
-        (tmp_path / name).write_text(code, encoding="utf-8")
+    write_pages(GUIDE, tmp_path)
     return tmp_path
 
 
@@ -70,7 +69,7 @@ def test_the_server_of_the_guide_is_the_example(pages: Path) -> None:
     [
         (["try_it.py"], "restored 3, counted on to 4"),
         (["many_steps.py"], "parked and went on"),
-        (["-m", "pytest", "-q", "test_counter_hooks.py"], "10 passed"),
+        (["-m", "pytest", "-q", "test_counter_hooks.py"], "11 passed"),
     ],
     ids=["try_it", "many_steps", "hooks"],
 )

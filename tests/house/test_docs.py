@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import participant.errors
 from ckptfmt import errors, wire
 from tests.support.tools import ROOT
 
@@ -20,12 +22,14 @@ def table_rows(path: Path) -> list[list[str]]:
     ]
 
 
-def error_tree() -> list[type[errors.CkptError]]:
-    """Every class of the tree, in the order of its definition."""
+def error_tree() -> list[Any]:
+    """Every class of the format's tree, then of the controller's, in the order of definition."""
+    trees = (errors, errors.CkptError), (participant.errors, participant.errors.CoordinationError)
     return [
         value
-        for value in vars(errors).values()
-        if isinstance(value, type) and issubclass(value, errors.CkptError)
+        for module, base in trees
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base)
     ]
 
 

@@ -457,9 +457,9 @@ MUTANTS = [
     ),
     Mutant(
         "send a finished reply during a checkpoint",
-        "http/admission.py",
-        "held = execution if route.holds_reply else None",
-        "held = None",
+        "http/served.py",
+        "route.holds_reply or route.replays",
+        "route.replays",
         GATED + "finished_reply_is_held",
     ),
     Mutant(

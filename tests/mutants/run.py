@@ -13,13 +13,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-PATIENCE_S = 30
-"""A test that hangs has noticed, too."""
+PATIENCE_S = 60
+"""A test that hangs has noticed, too.  All of them together have a minute each."""
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutants.participant import MUTANTS, Mutant  # noqa: E402
+from tests.mutants.every import MUTANTS  # noqa: E402
+from tests.mutants.participant import Mutant  # noqa: E402
 
 
 def tests_pass(nodes: set[str], source: Path | None) -> bool:
@@ -37,7 +38,7 @@ def tests_pass(nodes: set[str], source: Path | None) -> bool:
             env=environment,
             capture_output=True,
             check=False,
-            timeout=PATIENCE_S,
+            timeout=PATIENCE_S * len(nodes),
         )
     except subprocess.TimeoutExpired:
         return False

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import participant
-from tests.mutants.participant import MUTANTS, Mutant
+from tests.mutants.every import MUTANTS
+from tests.mutants.participant import Mutant
 
 PACKAGE = Path(participant.__file__).parent
 

@@ -84,3 +84,17 @@ def test_a_replay_step_that_ends_while_admission_is_open_is_no_exemption() -> No
     gate.step_ends(1)
     gate.closed = True
     assert len(blockers) == 1
+
+
+def test_a_call_of_no_episode_is_never_parked_nor_exempt() -> None:
+    """P91: whoever waits for it may be what a prepare waits for."""
+    blockers = Blockers()
+    gate = Gate(10, blockers)
+    gate.enter(1, None, None)
+    gate.step_begins(1, StepMode.REPLAY)
+    gate.closed = True
+    gate.step_ends(1)
+    assert not gate.boundary(1)
+    assert gate.counts == GateCounts(executions=0, parked=0, untagged=1, waiting=0)
+    gate.leave(1)
+    assert gate.open() == ()

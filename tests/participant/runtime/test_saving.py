@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from participant.core.errors import (
 from participant.hooks import RecordLike
 from participant.runtime.saving import (
     FormatStorage,
+    NemoGymStorage,
     Publication,
     PublicationState,
     SaveOrder,
@@ -220,6 +223,102 @@ def test_a_store_that_fails_is_no_fault_of_the_data() -> None:
 
 
 def test_a_layout_that_is_not_written_is_refused_at_start_up() -> None:
-    assert isinstance(storage_of("ckptfmt"), FormatStorage)
+    assert type(storage_of("ckptfmt")) is FormatStorage
     with pytest.raises(ValueError, match="unheard-of"):
         storage_of("unheard-of")
+
+
+def gym_storage() -> NemoGymStorage:
+    """The storage of the layout that the settings name."""
+    storage = storage_of("nemo-gym")
+    assert isinstance(storage, NemoGymStorage)
+    return storage
+
+
+def test_in_gyms_layout_the_manifest_is_gyms_and_the_records_are_lines_of_json(place: Path) -> None:
+    storage, records = gym_storage(), [record(R2, [1, float("inf")]), record(R1, {"n": None})]
+    manifest = msgspec.json.decode(storage.save(order(str(place), *records), Publication(), yes))
+    folder = place / "gym" / "counter" / "c1"
+    data = (folder / manifest["records_file"]).read_bytes()
+    assert [json.loads(line) for line in data.splitlines()] == [
+        {"episode_id": {"rollout_id": "r1", "attempt": 0}, "state": {"n": None}},
+        {"episode_id": {"rollout_id": "r2", "attempt": 3}, "state": [1, float("inf")]},
+    ]
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert manifest == {
+        "checkpoint_id": "ck",
+        "instance": "c1",
+        "kind": "counter",
+        "record_count": 2,
+        "records_file": f"records-{sha256}.jsonl",
+        "records_sha256": sha256,
+        "schema_version": 1,
+    }
+    assert json.loads((folder / "manifest.json").read_bytes()) == manifest
+
+
+@pytest.mark.parametrize("reads", ["ckptfmt", "nemo-gym"])
+def test_either_layout_is_restored_by_looking(place: Path, reads: str) -> None:
+    gym_storage().save(order(str(place), record(R1, {"n": 1}), record(R2, 2)), Publication(), yes)
+    state = storage_of(reads).load(str(place), COUNTER, frozenset({R1}))
+    assert state.source_checkpoint_id == "ck"
+    assert [r.episode_id for r in state.records] == [R1]
+    ours = place.with_name("ours")
+    FormatStorage().save(order(str(ours), record(R1, (1,))), Publication(), yes)
+    publish(ours)
+    (found,) = storage_of(reads).load(str(ours), COUNTER, frozenset({R1})).records
+    assert found.members["state"].value() == (1,)  # type: ignore[attr-defined]
+
+
+def test_what_gym_cannot_spell_is_refused_and_nothing_written(place: Path) -> None:
+    with pytest.raises(InvalidCheckpointStateError, match="tuple"):
+        gym_storage().save(order(str(place), record(R1, (1,))), Publication(), yes)
+    assert not place.exists()
+
+
+def test_damage_in_gyms_layout_fails_the_restore(place: Path) -> None:
+    storage = gym_storage()
+    storage.save(order(str(place), record(R1, 1), record(R2, 2)), Publication(), yes)
+    (data,) = place.rglob("records*")
+    whole = data.read_bytes()
+    for damaged in (whole.replace(b"2}", b"3}"), whole[:-3], whole + b"{}\n", b""):
+        data.write_bytes(damaged)
+        with pytest.raises(InvalidCheckpointStateError):
+            storage.load(str(place), COUNTER, frozenset({R1}))
+    with pytest.raises(InvalidCheckpointStateError, match="no participant"):
+        storage.load(str(place), ParticipantId("counter", "other"), frozenset({R1}))
+
+
+def test_in_gyms_layout_too_the_first_content_wins(place: Path) -> None:
+    storage = gym_storage()
+    first = storage.save(order(str(place), record(R1, 1)), Publication(), yes)
+    assert storage.save(order(str(place), record(R1, 1)), Publication(), yes) == first
+    publication = Publication()
+    with pytest.raises(InvalidCheckpointStateError, match="published here first"):
+        storage.save(order(str(place), record(R1, 2)), publication, yes)
+    assert publication.state is PublicationState.NOT_PUBLISHED
+    abandoned = Publication()
+    abandoned.abandon()
+    with pytest.raises(StaleCheckpointError):
+        storage.save(order(str(place), record(R1, 1)), abandoned, yes)
+    with pytest.raises(DeadlineExceededError):
+        storage.save(order(str(place), record(R1, 1)), Publication(), lambda: False)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_in_gyms_layout_too_a_lost_reply_is_settled(is_done: bool) -> None:
+    store = LosesReplies(is_done)
+    storage = NemoGymStorage(at(store))
+    job, publication = order("/anywhere", record(R1, 1)), Publication()
+    with pytest.raises(CheckpointFailedError, match="commit_unknown"):
+        storage.save(job, publication, yes)
+    assert publication.state is PublicationState.UNKNOWN
+    with pytest.raises(CheckpointFailedError):
+        storage.settle(job)
+    store.is_lost = False
+    storage.settle(job)
+    if is_done:
+        assert storage.save(job, Publication(), yes)
+    else:
+        with pytest.raises(InvalidCheckpointStateError, match="aborted"):
+            storage.save(job, Publication(), yes)
