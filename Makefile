@@ -19,7 +19,7 @@ PROGRAMS := $(patsubst %/,%,$(sort $(dir $(wildcard examples/*.py benchmarks/*.p
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
 
-demo: .venv/.installed  ## run the main job on real data and show what it did
+demo: .venv/.installed  ## a job that survives kill -9, then a damaged checkpoint (ARGS="--seed 3")
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: .venv/.installed  ## run the tests (ARGS="-k name" selects)

@@ -1,171 +1,153 @@
-"""Write checkpoints of agent rollouts, read them back byte for byte, damage one, find it.
+"""A job of four servers and a controller that survives ``kill -9``; then a round trip.
 
-Run it by ``make demo``.  Everything happens in a directory that ``--keep`` leaves there.
+Run it by ``make demo``.  The job plays its episodes twice on the same tasks: once as if
+nothing happened, and once with checkpoints, a kill of every process, and a restore into
+fresh ones.  Both have to come to the same, to the last byte.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import shutil
-import subprocess
-import sys
+import json
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from benchmarks.sets import rollouts
-from ckptfmt.checkpoint import open_checkpoint, write_checkpoint
-from ckptfmt.commit import NotCommitted
-from ckptfmt.errors import CorruptError
-from ckptfmt.identity import EpisodeId, ParticipantId
-from ckptfmt.payload import JsonPayload
-from ckptfmt.publish import About
-from ckptfmt.schema import AgentRecord, ResourcesRecord
+from examples.job.judging import Life, Verdict, judge
+from examples.job.processes import Processes, start
+from examples.job.setup import Journal
+from examples.job.tasks import make_tasks
+from examples.round_trip import round_trip
+from examples.showing import Progress, inspect, say, step
 
-AGENT = ParticipantId("agent", "agent-0")
-RESOURCES = ParticipantId("resources", "tools-0")
-_READER = Path(__file__).with_name("digest_payloads.py")
+_TOKEN_S: Final = 0.02
+_POLL_S: Final = 0.02
 
 
 def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--episodes", type=int, default=64, help="at least 4; default: 64")
+    parser.add_argument("--seed", type=int, default=1, help="of tasks and tools; default: 1")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="work there, and leave it")
-    keep = parser.parse_args().keep
-    if keep is not None:
-        keep.mkdir(parents=True)
-        _demo(keep)
+    options = parser.parse_args()
+    if options.episodes < 4:
+        parser.error("with fewer than 4 episodes nothing is in mid-flight")
+    if options.keep is not None:
+        options.keep.mkdir(parents=True)
+        _demo(options.keep.resolve(), options.episodes, options.seed)
         return
     with tempfile.TemporaryDirectory(prefix="ckptfmt-demo-") as scratch:
-        _demo(Path(scratch))
+        _demo(Path(scratch), options.episodes, options.seed)
 
 
-def _demo(run: Path) -> None:
-    texts = rollouts()
-    sessions = dict(enumerate(texts))
-    print(f"{len(texts)} rollouts, {_mb(sum(map(len, texts)))} of JSON, in {run}\n")
-    for number in (1, 2):
-        _write(run, f"step-{number}", sessions, attempt=number - 1)
-        sessions = {key: text for key, text in sessions.items() if key % 5}
-    _again(run, sessions)
-    _read_back(run / "step-1", texts)
-    _inspect("ls", str(run))
-    _damage(run, run / "step-2")
-    _inspect("validate", "--level", "deep", str(run / "step-1"))
+def _demo(folder: Path, episodes: int, seed: int) -> None:
+    documents = rollouts()
+    print(f"{episodes} episodes on {len(documents)} rollouts as documents, seed {seed}\n")
+    tasks = folder / "tasks.json"
+    tasks.write_text(json.dumps(make_tasks(documents, episodes, seed, token_s=_TOKEN_S)))
+    job = _Job(folder, tasks, episodes)
+    job.run_whole()
+    job.run_until_killed()
+    job.finish()
+    job.compare()
+    run = job.killed / "run"
+    inspect("ls", str(run))
+    inspect("info", f"{run}@latest")
+    inspect("validate", "--level", "deep", f"{run}@latest")
+    round_trip(folder / "round-trip")
 
 
-def _write(run: Path, checkpoint_id: str, sessions: dict[int, bytes], attempt: int) -> None:
-    with _step(f"write {checkpoint_id}: {len(sessions)} sessions of two participants"):
-        outcome = write_checkpoint(run, checkpoint_id, _records(sessions, attempt), _ABOUT)
-        outcome.require()
-    stored = sum(file.stat().st_size for file in (run / checkpoint_id).rglob("*.zst"))
-    print(f"    {_mb(stored)} on disk\n")
+class _Job:
+    """The job, uninterrupted in the folder ``whole`` and interrupted in ``killed``."""
+
+    def __init__(self, folder: Path, tasks: Path, episodes: int) -> None:
+        self.whole = folder / "whole"
+        self.killed = folder / "killed"
+        self._tasks = tasks
+        self._episodes = episodes
+        self._lives: list[Life] = []
+        self._checkpoint = self.killed / "run" / "ck-2"
+
+    def run_whole(self) -> None:
+        """What the other run has to come to."""
+        with (
+            step("run the job: four servers and a controller, each a process"),
+            start(self.whole) as processes,
+        ):
+            self._play(processes, self.whole, lambda: processes.ended("controller"))
+        say(f"{self._episodes} episodes, {_length(self.whole, 'calls')} model calls, "
+            f"{_length(self.whole, 'steps')} steps of tools")  # fmt: skip
+
+    def run_until_killed(self) -> None:
+        """Two checkpoints: after the first the job goes on, after the second everything dies."""
+        at = [str(self._episodes // 4), str(self._episodes // 2)]
+        with start(self.killed) as processes:
+            with step("run it again, and take two checkpoints in mid-flight"):
+                self._lives.append(_life(processes))
+                self._play(processes, self.killed, self._has_checkpoint, "--checkpoint-at", *at)
+            say(f"{_length(self.killed, 'results')} episodes have ended, "
+                f"{self._in_flight()} are in flight")  # fmt: skip
+            with step("kill -9 every process"):
+                killed = processes.kill()
+            say(f"killed {', '.join(map(str, killed))}")
+
+    def finish(self) -> None:
+        """Fresh processes go on from the second checkpoint."""
+        ended = [line["rollout"] for line in Journal.read(self.killed / "results.jsonl")]
+        with (
+            step("restore in fresh processes, and finish"),
+            start(self.killed) as processes,
+        ):
+            self._lives.append(_life(processes, self._checkpoint, ended))
+            self._play(
+                processes, self.killed, lambda: processes.ended("controller"),
+                "--restore", "restore-1",
+            )  # fmt: skip
+        say(f"{_length(self.killed, 'results')} episodes have ended")
+
+    def compare(self) -> None:
+        """Of both runs everything, exactly."""
+        with step("compare both runs"):
+            verdict: Verdict = judge(self.whole, self.killed, self._lives)
+        print(f"    equal: {verdict.episodes} transcripts and rewards, "
+              f"{verdict.calls} model calls, {verdict.steps} steps of tools")  # fmt: skip
+        print("    nothing that was committed ran twice")
+        say(f"in flight at the kill, and done again: {verdict.lost_calls} model calls, "
+            f"{verdict.lost_steps} steps; at most one of each an episode")  # fmt: skip
+
+    def _play(
+        self, processes: Processes, folder: Path, is_over: Callable[[], bool], *arguments: str
+    ) -> None:
+        processes.start_controller("--tasks", str(self._tasks), *arguments)
+        progress = Progress(self._episodes, "episodes have ended")
+        while not is_over():
+            progress.show(_length(folder, "results"))
+            processes.check()
+            time.sleep(_POLL_S)
+        progress.end()
+
+    def _has_checkpoint(self) -> bool:
+        return (self._checkpoint / "checkpoint.json").exists()
+
+    def _in_flight(self) -> int:
+        manifest = json.loads((self._checkpoint / "checkpoint.json").read_text())
+        return len(manifest["scope"])
 
 
-_ABOUT = About(user={"job": "demo"}, metadata={"note": "real rollouts"})
+def _life(
+    processes: Processes, checkpoint: Path | None = None, finished: list[str] | None = None
+) -> Life:
+    pids = {kind: processes[kind] for kind in ("resources", "model")}
+    return Life(pids, checkpoint, finished or [])
 
 
-def _records(
-    sessions: dict[int, bytes], attempt: int
-) -> dict[ParticipantId, list[AgentRecord | ResourcesRecord]]:
-    """Each rollout as an agent's session (JSON bytes) and a state that JSON cannot spell."""
-    agents: list[AgentRecord | ResourcesRecord] = []
-    resources: list[AgentRecord | ResourcesRecord] = []
-    for number, text in sessions.items():
-        episode = EpisodeId(f"rollout-{number}", attempt)
-        agents.append(
-            AgentRecord(
-                episode_id=episode,
-                session_key="main",
-                session=JsonPayload.from_json(text),
-                boundary=None,
-                episode=None,
-            )
-        )
-        resources.append(
-            ResourcesRecord(
-                episode_id=episode,
-                session_id=f"session-{number}",
-                state=JsonPayload.from_value(_state(number)),
-                owner=None,
-            )
-        )
-    return {AGENT: agents, RESOURCES: resources}
-
-
-def _state(number: int) -> dict[object, object]:
-    return {
-        "random": (3, tuple(range(number, number + 8)), None),
-        "price": [1.0, float("nan"), -0.0, float("inf")],
-        "big": 2**80 + number,
-        "by_id": {number: "a dict with integer keys"},
-    }
-
-
-def _again(run: Path, sessions: dict[int, bytes]) -> None:
-    with _step("write step-2 again with other content: it is refused"):
-        outcome = write_checkpoint(run, "step-2", _records(sessions, 9), _ABOUT)
-    assert isinstance(outcome, NotCommitted)
-    print(f"    {outcome.reason}\n")
-
-
-def _read_back(checkpoint: Path, texts: list[bytes]) -> None:
-    with _step("read step-1 in a fresh process, byte for byte"):
-        child = subprocess.run(
-            [sys.executable, str(_READER), str(checkpoint)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    expected = sorted(hashlib.sha256(text).hexdigest() for text in texts)
-    assert sorted(child.stdout.split()) == expected, "the rollouts differ"
-    for record in open_checkpoint(checkpoint).participant(RESOURCES).load():
-        assert isinstance(record, ResourcesRecord)
-        assert record.state is not None
-        number = int(record.session_id.removeprefix("session-"))
-        assert repr(record.state.value()) == repr(_state(number)), "the states differ"
-    print(f"    all {len(texts)} rollouts are the same bytes; states the same values and types\n")
-
-
-def _damage(run: Path, checkpoint: Path) -> None:
-    data = next((checkpoint / str(AGENT)).glob("*.zst"))
-    content = bytearray(data.read_bytes())
-    place = len(content) // 3
-    content[place] ^= 0x10
-    data.write_bytes(content)
-    print(f"-- flip one bit of {data.relative_to(run)}, at byte {place:,}, and restore it")
-    try:
-        open_checkpoint(checkpoint).participant(AGENT).load()
-    except CorruptError as error:
-        print(f"    refused: {error}\n")
-    else:
-        raise AssertionError("the damage was not found")
-    _inspect("validate", str(checkpoint), expected=1)
-    _inspect("recover", str(checkpoint), "-o", str(run / "step-2-recovered"), expected=3)
-    shutil.rmtree(run / "step-2-recovered")
-
-
-def _inspect(*arguments: str, expected: int = 0) -> None:
-    print(f"$ ckpt-inspect {' '.join(arguments)}", flush=True)
-    tool = Path(sys.executable).with_name("ckpt-inspect")
-    status = subprocess.run([str(tool), *arguments], check=False).returncode
-    print(f"(exit status {status})\n", flush=True)
-    assert status == expected, f"expected exit status {expected}"
-
-
-@contextmanager
-def _step(what: str) -> Iterator[None]:
-    print(f"-- {what}", flush=True)
-    start = time.perf_counter()
-    yield
-    print(f"    {time.perf_counter() - start:.2f} s")
-
-
-def _mb(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB"
+def _length(folder: Path, journal: str) -> int:
+    """How many lines a journal has."""
+    return len(Journal.read(folder / f"{journal}.jsonl"))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ __all__ = [
     "GateCounts",
     "GatedRoute",
     "ParticipantHooks",
+    "PinLike",
     "RecordLike",
     "Scope",
     "ServedCall",
@@ -41,15 +42,33 @@ class RecordLike(Protocol):
         """Unique within the participant."""
 
 
+class PinLike(Protocol):
+    """A pin of ``ckptfmt``: the prefix of a capture ledger that belongs to the checkpoint."""
+
+    @property
+    def name(self) -> str:
+        """The ledger's file."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much of it."""
+
+    @property
+    def sha256(self) -> str:
+        """The digest of that, in hex."""
+
+
 @dataclass(frozen=True, slots=True)
 class Export:
     """What an export gives: the records, and what the role adds to manifest and reply.
 
+    ``ledger_pins`` are of the ledgers that the records come from, in any order, each once.
     Values belong to the checkpoint until resume: the server must not change them.
     """
 
     records: Sequence[RecordLike]
     extras: Mapping[str, Any] = field(default_factory=dict)
+    ledger_pins: Sequence[PinLike] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,10 @@ class ParticipantHooks(Protocol):
     @property
     def gated_routes(self) -> Sequence[GatedRoute]:
         """The routes of the server that go through admission by themselves."""
+
+    @property
+    def needs_scope(self) -> bool:
+        """Whether a commit has to name its episodes: "everything" means nothing here."""
 
     def joined(self, participant: ParticipantId) -> None:
         """The hooks are those of this participant; called once, before anything else."""
@@ -130,7 +153,7 @@ class ParticipantHooks(Protocol):
         """The records of the episodes in ``scope``, restored ones that have not started included.
 
         Called once a checkpoint.  A restored episode is exported under the attempt that it
-        was installed as.
+        was installed as.  Where a scope is needed, ``scope`` names its episodes.
         """
 
     async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
@@ -162,6 +185,7 @@ class DefaultHooks:
     """
 
     gated_routes: Sequence[GatedRoute] = ()
+    needs_scope: bool = False
 
     def joined(self, participant: ParticipantId) -> None:
         """As :meth:`ParticipantHooks.joined`: nothing to do."""

@@ -30,14 +30,15 @@ def install(
 
     Raises:
         NameRefusedError: kind or instance may not stand as a path segment.
-        RuntimeError: the app has started.
+        RuntimeError: the app has started, or has a participant already; nothing was changed.
     """
     if not settings.enabled:
         return None
-    from participant.http.mount import mount
+    from participant.http.mount import check_mountable, mount
     from participant.runtime.saving import storage_of
     from participant.runtime.shell import Components, Participant
 
+    check_mountable(app)
     used = components or Components(storage=storage_of(settings.storage_layout))
     participant = Participant(ParticipantId(kind, instance), hooks, settings, used)
     mount(app, participant, hooks)

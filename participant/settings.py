@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import msgspec
 
 from participant.core.errors import InvalidRequestError
-from participant.core.state import Limits
+
+if TYPE_CHECKING:
+    from participant.core.state import Limits
 
 __all__ = ["PoolSettings", "Settings"]
 
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
-_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+# What never ends cannot be told in a reply, and a lease of it would outlast every controller.
+_LONGEST_S: Final = 1e9
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=_LONGEST_S)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 _HIDDEN: Final = "***"
@@ -68,6 +72,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def limits(self) -> Limits:
         """What the machine obeys."""
+        from participant.core.state import Limits  # Not at the top: what is off costs nothing.
+
         return Limits(self.lease_grace_seconds, self.retire_fence_seconds, self.max_waiting)
 
     def check_place(self, checkpoint_dir: str) -> None:

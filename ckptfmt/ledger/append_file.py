@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Final
 
 from ckptfmt.errors import CorruptError
 from ckptfmt.ledger.entry import parse_object
@@ -16,6 +17,8 @@ from ckptfmt.ledger.lines import Line, lines
 from ckptfmt.store.os_calls import sync, write_all
 
 __all__ = ["AppendFile", "LineFile"]
+
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class AppendFile:
@@ -45,6 +48,11 @@ class AppendFile:
     def read(self, size: int, offset: int) -> bytes:
         """As :func:`~ckptfmt.ledger.folder.read_range`."""
         return read_range(self._folder.calls, self._descriptor(), size, offset)
+
+    def prefix(self, size_bytes: int) -> Iterator[bytes]:
+        """The first bytes, in pieces."""
+        for offset in range(0, size_bytes, _CHUNK_BYTES):
+            yield self.read(min(_CHUNK_BYTES, size_bytes - offset), offset)
 
     def append(self, data: bytes, position: int) -> None:
         """Write durably at ``position``, cutting off what lies behind it.

@@ -12,7 +12,9 @@ from ckptfmt.ledger.append_file import LineFile
 from ckptfmt.ledger.entry import parse_object
 from ckptfmt.ledger.folder import Folder
 from ckptfmt.ledger.names import Kind, file_name
+from ckptfmt.ledger.pins import pin_prefix
 from ckptfmt.ledger.row import FailureRow, Row, RowMembers, row_line
+from ckptfmt.ledger_pin import LedgerPin
 
 __all__ = ["OpenRows", "check_chain"]
 
@@ -33,6 +35,7 @@ class OpenRows:
         self._folder = folder
         self._fence_name = file_name(key, Kind.FENCE)
         self._lines = LineFile(folder, file_name(key, Kind.LINEAGE))
+        self._ended_bytes = 0
 
     @property
     def weight(self) -> int:
@@ -56,6 +59,8 @@ class OpenRows:
                 self._keep(parse_object(line.text))
             except CkptError as error:
                 raise error.at(file=self._lines.file.name, offset=line.offset) from None
+            if line.is_ended:
+                self._ended_bytes = line.end
 
     def require_live(self) -> None:
         """Refuse a ledger that was retired.
@@ -87,8 +92,15 @@ class OpenRows:
         if isinstance(row, Row):
             check_chain(row, self.by_call, self.staging_keys)
         self._lines.append(line)
+        self._ended_bytes = self._lines.position
         self._keep(members)
         return True
+
+    def pin(self) -> LedgerPin | None:
+        """Pin the lines that end in a newline; None if there are no rows."""
+        if not self.rows:
+            return None
+        return pin_prefix(self._lines.file.name, self._lines.file.prefix(self._ended_bytes))
 
     def close(self) -> None:
         """Close the file; the rows are not to be used afterwards."""
@@ -96,6 +108,7 @@ class OpenRows:
 
     def _forget(self) -> None:
         self._lines.rewind(0)
+        self._ended_bytes = 0
         self.rows = []
         self.by_call = {}
         self.by_fingerprint = {}

@@ -15,7 +15,7 @@ from ckptfmt.ledger.reader import LedgerReader
 from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.rules import Finding
 
-__all__ = ["pin_ledger", "verify_pins"]
+__all__ = ["pin_ledger", "pin_prefix", "verify_pins"]
 
 
 def pin_ledger(reader: LedgerReader, key: str, kind: Kind) -> LedgerPin:
@@ -31,7 +31,13 @@ def pin_ledger(reader: LedgerReader, key: str, kind: Kind) -> LedgerPin:
     for line in reader.lines(key, kind):
         if line.is_ended:
             size_bytes = line.end
-    return LedgerPin(name=name, size_bytes=size_bytes, sha256=_sha256(reader, name, size_bytes)[1])
+    return pin_prefix(name, reader.prefix(name, size_bytes))
+
+
+def pin_prefix(name: str, pieces: Iterable[bytes]) -> LedgerPin:
+    """The pin of the file ``name`` whose pinned bytes are ``pieces``."""
+    size_bytes, sha256 = _measured(pieces)
+    return LedgerPin(name=name, size_bytes=size_bytes, sha256=sha256)
 
 
 def verify_pins(reader: LedgerReader, pins: Iterable[LedgerPin]) -> Iterator[Finding]:
@@ -47,7 +53,7 @@ def verify_pins(reader: LedgerReader, pins: Iterable[LedgerPin]) -> Iterator[Fin
 
 def _breach(reader: LedgerReader, pin: LedgerPin) -> str | None:
     try:
-        size_bytes, sha256 = _sha256(reader, pin.name, pin.size_bytes)
+        size_bytes, sha256 = _measured(reader.prefix(pin.name, pin.size_bytes))
     except MissingError:
         return (
             f"truncated after checkpoint: the ledger is gone; {pin.size_bytes:,} bytes are pinned"
@@ -65,9 +71,9 @@ def _breach(reader: LedgerReader, pin: LedgerPin) -> str | None:
     return None
 
 
-def _sha256(reader: LedgerReader, name: str, size_bytes: int) -> tuple[int, str]:
-    digest, read = hashlib.sha256(), 0
-    for piece in reader.prefix(name, size_bytes):
+def _measured(pieces: Iterable[bytes]) -> tuple[int, str]:
+    digest, size_bytes = hashlib.sha256(), 0
+    for piece in pieces:
         digest.update(piece)
-        read += len(piece)
-    return read, digest.hexdigest()
+        size_bytes += len(piece)
+    return size_bytes, digest.hexdigest()

@@ -20,6 +20,7 @@ from ckptfmt.ledger.parents import Parent, Standing, resolve_parent
 from ckptfmt.ledger.removal import STAGING, Removal, delete, retire
 from ckptfmt.ledger.row import FailureRow, Row, RowMembers
 from ckptfmt.ledger.sessions import Sessions
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.store.os_calls import OsCalls
 
 __all__ = ["UNRESOLVED_PARENT", "StagingLedger"]
@@ -122,10 +123,19 @@ class StagingLedger:
         Raises:
             RetiredError: the rollout is retired.
         """
-        return [
-            dict(row) if "failure_reason" in row else {"capture_key": key, **row}
-            for row in self._rows(key, "export")
-        ]
+        return _staged(key, self._rows(key, "export"))
+
+    def export_pinned(self, key: str) -> tuple[list[dict[str, Any]], LedgerPin | None]:
+        """As :meth:`export_rows`, and the pin of the lines that they are; None without rows.
+
+        Nobody writes to the ledger between the one and the other.
+
+        Raises:
+            RetiredError: the rollout is retired.
+        """
+        with self._sessions.open(key, "export") as rows:
+            rows.require_live()
+            return _staged(key, rows.rows), rows.pin()
 
     def _rows(self, key: str, action: str) -> list[RowMembers]:
         with self._sessions.open(key, action) as rows:
@@ -166,3 +176,7 @@ class StagingLedger:
         checked = check_batch(keys)
         self._sessions.forget(checked)
         return delete(self._sessions.folder, self._sessions.locks, STAGING, checked)
+
+
+def _staged(key: str, rows: Sequence[RowMembers]) -> list[dict[str, Any]]:
+    return [dict(row) if "failure_reason" in row else {"capture_key": key, **row} for row in rows]

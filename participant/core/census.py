@@ -17,6 +17,9 @@ class CensusError(Exception):
 class Census(Protocol):
     """The hooks as the machine sees them.  Every method may raise :class:`CensusError`."""
 
+    def needs_scope(self) -> bool:
+        """Whether a commit has to name its episodes."""
+
     def blocking(self) -> int:
         """How many things a checkpoint has to wait for, beside admitted calls.  Costs no scan."""
 

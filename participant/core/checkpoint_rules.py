@@ -11,6 +11,7 @@ from participant.core.errors import (
     InternalError,
     InvalidCheckpointStateError,
     InvalidPhaseError,
+    InvalidRequestError,
     ParticipantError,
 )
 from participant.core.events import Call, Exported, Failed, Written
@@ -91,6 +92,7 @@ class CheckpointRules:
     def commit(self, now: float, call: Call, request: Commit) -> None:
         """Begin the save, join it, or take it up again where it failed."""
         state = self._state
+        self._check_scope(request)
         state.check_id(request)
         state.committing.check_arguments(request)
         state.check_deadline(call)
@@ -104,6 +106,14 @@ class CheckpointRules:
             return
         state.wait(now, call, Move.COMMIT)
         self._proceed(state.committing.begin(request))
+
+    def _check_scope(self, request: Commit) -> None:
+        # As part of the body it comes first: a save that it began would bind the id to it.
+        if request.episode_ids is None and self._state.census.needs_scope():
+            raise InvalidRequestError(
+                "episode_ids of commit is null, and this server commits a scope only: name the "
+                "episodes"
+            )
 
     def _check_ready(self) -> None:
         state = self._state

@@ -163,7 +163,11 @@ def _check(request: Request) -> None:
 def _episodes(request: Request) -> tuple[EpisodeId, ...]:
     if not isinstance(request, Retire | Commit | Restore):
         return ()
-    return tuple(ref.episode for ref in request.episode_ids or ())
+    named = tuple(ref.episode.check_length() for ref in request.episode_ids or ())
+    if isinstance(request, Restore):
+        for episode in named:
+            episode.continuation.check_length()
+    return named
 
 
 def _is_place(checkpoint_dir: str) -> bool:

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from participant.core.errors import (
     InternalError,
+    InvalidRequestError,
     ParticipantError,
     RequestTooLargeError,
     UnauthorizedError,
@@ -39,6 +40,8 @@ def authorized(token: str, handle: Handler) -> Callable[[Request], Awaitable[Res
             return json_response(await handle(request))
         except ParticipantError as error:
             return error_response(error)
+        except ClientDisconnect:
+            return error_response(InvalidRequestError("the client left before its body was here"))
         except Exception:
             _logger.exception("the control route %s failed", request.url.path)
             return error_response(InternalError("the server failed; its log says more"))
@@ -47,8 +50,10 @@ def authorized(token: str, handle: Handler) -> Callable[[Request], Awaitable[Res
 
 
 def _authorize(request: Request, token: str) -> None:
-    given = request.headers.get("authorization", "").encode("latin-1", "replace")
-    if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    matches = hmac.compare_digest(given.encode("latin-1", "replace"), token.encode())
+    # The name of a scheme is told in any case (RFC 9110, 11.1); the token is not.
+    if not matches or scheme.lower() != "bearer":
         raise UnauthorizedError("the control bearer token is missing or wrong")
 
 

@@ -30,6 +30,10 @@ class StatefulHooks(DefaultHooks, ABC):
     def episodes(self) -> Iterable[EpisodeId]:
         """The attempts that the server holds, running or restored."""
 
+    def episodes_of(self, rollout_id: str) -> Iterable[EpisodeId]:
+        """Those of one rollout; asked at every retire, so a server that holds many overrides it."""
+        return (episode for episode in self.episodes() if episode.rollout_id == rollout_id)
+
     @abstractmethod
     def snapshot(self, episode: EpisodeId) -> Any:
         """The state of an attempt at its last boundary."""
@@ -82,7 +86,8 @@ class StatefulHooks(DefaultHooks, ABC):
             self.discard(episode)
 
     def _discard_up_to(self, episode: EpisodeId) -> None:
-        for held in [held for held in self.episodes() if episode.covers(held)]:
+        of_rollout = self.episodes_of(episode.rollout_id)
+        for held in [held for held in of_rollout if episode.covers(held)]:
             self.discard(held)
 
 
@@ -120,11 +125,15 @@ class StateTable(StatefulHooks):
 
     def get(self, episode: EpisodeId, default: Any = None) -> Any:
         """The state of an attempt, or ``default``."""
-        return self._of(episode).get(episode, default)
+        return self.episodes_of(episode.rollout_id).get(episode, default)
 
     def episodes(self) -> Iterator[EpisodeId]:
         """As :meth:`StatefulHooks.episodes`."""
         return (episode for attempts in self._states.values() for episode in attempts)
+
+    def episodes_of(self, rollout_id: str) -> Mapping[EpisodeId, Any]:
+        """As :meth:`StatefulHooks.episodes_of`, each with its state."""
+        return self._states.get(rollout_id, {})
 
     def snapshot(self, episode: EpisodeId) -> Any:
         """As :meth:`StatefulHooks.snapshot`."""
@@ -142,11 +151,3 @@ class StateTable(StatefulHooks):
             self._count -= 1
             if not attempts:
                 del self._states[episode.rollout_id]
-
-    def _discard_up_to(self, episode: EpisodeId) -> None:
-        # A retire must not cost a scan of everything that is held.
-        for held in [held for held in self._of(episode) if episode.covers(held)]:
-            self.discard(held)
-
-    def _of(self, episode: EpisodeId) -> Mapping[EpisodeId, Any]:
-        return self._states.get(episode.rollout_id, {})

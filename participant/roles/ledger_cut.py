@@ -14,6 +14,7 @@ from typing import Any
 from ckptfmt.identity import EpisodeId
 from ckptfmt.ledger.row import RowMembers
 from ckptfmt.ledger.staging_ledger import StagingLedger
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.schema import ModelRecord
 from participant.core.errors import InvalidCheckpointStateError
 from participant.roles.payloads import payload_of
@@ -23,10 +24,13 @@ __all__ = ["LedgerCut", "delivered", "read_cut", "rows_of"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerCut:
-    """The rows of each episode as they stood; what else a manifest says of them is taken
-    along where they are read."""
+    """The rows of each episode as they stood, and the pins of the ledgers that have any.
+
+    A pin is of the ledger as it was read, rows of undelivered calls included.
+    """
 
     rows: Mapping[EpisodeId, Sequence[RowMembers]]
+    pins: Mapping[EpisodeId, LedgerPin]
 
     def records(self, undelivered: Mapping[EpisodeId, Collection[str]]) -> list[ModelRecord]:
         """A record an episode that has rows left without its undelivered calls, by call id."""
@@ -37,15 +41,25 @@ class LedgerCut:
                 records.append(_record(episode, kept))
         return records
 
+    def pins_of(self, records: Iterable[ModelRecord]) -> list[LedgerPin]:
+        """The pins of the ledgers that the records come from."""
+        return [self.pins[record.episode_id] for record in records]
+
 
 def read_cut(ledger: StagingLedger, episodes: Iterable[EpisodeId]) -> LedgerCut:
-    """Read the ledgers of these episodes, and of no others.
+    """Read and pin the ledgers of these episodes, and of no others.
 
     Raises:
         RetiredError: one of them is retired.
         StorageError, CorruptError: it cannot be read.
     """
-    return LedgerCut({episode: ledger.export_rows(episode.capture_key) for episode in episodes})
+    rows: dict[EpisodeId, Sequence[RowMembers]] = {}
+    pins: dict[EpisodeId, LedgerPin] = {}
+    for episode in episodes:
+        rows[episode], pin = ledger.export_pinned(episode.capture_key)
+        if pin is not None:
+            pins[episode] = pin
+    return LedgerCut(rows, pins)
 
 
 def delivered(rows: Sequence[RowMembers], undelivered: Collection[str]) -> list[RowMembers]:

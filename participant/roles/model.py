@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ckptfmt.errors import RetiredError
 from ckptfmt.identity import EpisodeId
 from ckptfmt.ledger.fingerprint import Item
 from ckptfmt.ledger.limits import MAX_BATCH_KEYS
 from ckptfmt.ledger.parents import Parent
 from ckptfmt.ledger.row import FailureRow, Row, RowMembers
 from ckptfmt.ledger.staging_ledger import StagingLedger
-from participant.core.errors import InvalidRequestError
+from participant.core.errors import StaleAttemptError
 from participant.hooks import DefaultHooks, Export, GateCounts, GatedRoute, Scope, ServedCall
 from participant.roles.ledger_cut import read_cut, rows_of
 from participant.roles.ledger_threads import in_thread
@@ -37,17 +38,31 @@ class ModelHooks(DefaultHooks):
     gated_routes = tuple(
         GatedRoute(path, requires_rollout=False, replays=True) for path in MODEL_PATHS
     )
+    needs_scope = True  # Every ledger that ever was is nobody's wish.
 
     def __init__(self, ledger: StagingLedger) -> None:
         self._ledger = ledger
         self._undelivered: dict[ServedCall, set[str]] = {}
 
     async def admit(self, model_call_id: str, items: Sequence[Item]) -> Parent | None:
-        """As :meth:`StagingLedger.admit`, for the call being served; None if it has no episode."""
+        """As :meth:`StagingLedger.admit`, for the call being served; None if it has no episode.
+
+        Raises:
+            StaleAttemptError: the rollout's ledger is retired.
+            Otherwise as :meth:`StagingLedger.admit`.
+        """
         episode = self._note(model_call_id)
         if episode is None:
             return None
-        return await in_thread(self._ledger.admit, episode.capture_key, model_call_id, items)
+        key = episode.capture_key
+        try:
+            return await in_thread(self._ledger.admit, key, model_call_id, items)
+        except RetiredError as error:
+            # What was retired just now is kept out by its fence, with that for a reason.
+            raise StaleAttemptError(
+                f"{key} was used before, by an earlier run or attempt, and its ledger is retired; "
+                "give each run a capture directory of its own, or delete the ledger"
+            ) from error
 
     async def record(self, row: Row | FailureRow) -> bool:
         """Record the call being served; False if it has no episode, or that was retired.
@@ -95,20 +110,19 @@ class ModelHooks(DefaultHooks):
         return {"restored_generation_cuts": 0}
 
     async def export(self, scope: Scope) -> Export:
-        """A record an episode in scope that has rows of delivered calls.
+        """A record an episode in scope that has rows of delivered calls, its ledger pinned.
 
         Raises:
-            InvalidRequestError: there is no scope; every ledger that ever was is nobody's wish.
             RetiredError: an episode in scope is retired.
         """
-        if scope.episodes is None:
-            raise InvalidRequestError("a model server commits a scope: name the episodes")
+        assert scope.episodes is not None
         cut = await in_thread(read_cut, self._ledger, sorted(scope.episodes))
         undelivered: dict[EpisodeId, set[str]] = {}
         for call, ids in self._undelivered.items():
             if call.episode is not None:
                 undelivered.setdefault(call.episode, set()).update(ids)
-        return Export(await in_thread(cut.records, undelivered))
+        records = await in_thread(cut.records, undelivered)
+        return Export(records, ledger_pins=cut.pins_of(records))
 
     async def install(self, records: Sequence[Any], episodes: frozenset[EpisodeId]) -> None:
         """As :meth:`ParticipantHooks.install`: ledgers of the next attempts, then the old retired.

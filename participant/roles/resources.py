@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
+from ckptfmt.gc_pause import bulk_decode
 from ckptfmt.identity import EpisodeId, ParticipantId, record_key
 from ckptfmt.schema import ResourcesRecord
 from participant.core.errors import (
@@ -224,12 +225,15 @@ class ResourcesHooks(DefaultHooks):
         self.__check_declared()
         states: dict[str, Any] = {}
         owners: dict[str, EpisodeId] = {}
-        for record in records:
-            if record.session_id in owners:
-                raise InvalidCheckpointStateError(f"{record.key} is the session of two episodes")
-            owners[record.session_id] = record.episode_id.continuation
-            states[record.session_id] = self.__state_of(record)
-            await asyncio.sleep(0)
+        with bulk_decode():  # All of it is kept: nothing is garbage.
+            for record in records:
+                if record.session_id in owners:
+                    raise InvalidCheckpointStateError(
+                        f"{record.key} is the session of two episodes"
+                    )
+                owners[record.session_id] = record.episode_id.continuation
+                states[record.session_id] = self.__state_of(record)
+                await asyncio.sleep(0)
         for episode in episodes:
             await self.free(episode)
         if self.__mode == "exported" and states:

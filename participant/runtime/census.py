@@ -22,6 +22,10 @@ class HooksCensus:
     def __init__(self, hooks: ParticipantHooks) -> None:
         self._hooks = hooks
 
+    def needs_scope(self) -> bool:
+        """As :attr:`ParticipantHooks.needs_scope`."""
+        return self._ask("needs_scope", lambda: self._hooks.needs_scope)
+
     def blocking(self) -> int:
         """As :meth:`ParticipantHooks.blocking`."""
         return self._ask("blocking", self._hooks.blocking)

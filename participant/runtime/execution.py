@@ -62,6 +62,7 @@ class Execution:
         self._inner: set[asyncio.Task[Any]] = set()
         self._cancelled: set[asyncio.Task[Any]] = set()
         self._woken: asyncio.Future[None] | None = None
+        self._refusal: ParticipantError | None = None
         self._shields = 0
         self._limit: _Limit | None = None
 
@@ -113,7 +114,7 @@ class Execution:
         try:
             yield
         except asyncio.CancelledError:
-            if limit.has_rung and not self.is_retired and task.uncancel() == 0:
+            if limit.has_rung and task.uncancel() == 0 and not self.is_retired:
                 raise TimeoutError(f"the execution took longer than {seconds} s") from None
             raise
         finally:
@@ -142,6 +143,8 @@ class Execution:
         """
         while self._woken is not None:
             await self._woken
+            if self._refusal is not None:
+                raise self._refusal
             if check is not None:
                 check()
             self._post(ev.Retry(self.ticket))
@@ -178,12 +181,11 @@ class Execution:
             self._woken.set_result(None)
 
     def turn_away(self, error: ParticipantError) -> None:
-        """The machine does not let it run."""
+        """It does not run, not even if it was woken a moment ago."""
+        self._refusal = error
         if self._woken is None:
             self.waits()
-        assert self._woken is not None
-        if not self._woken.done():
-            self._woken.set_exception(error)
+        self.wake()
 
     def retire(self) -> None:
         """Cancel it, inner tasks included, unless it is in its final clean-up."""

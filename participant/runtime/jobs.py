@@ -25,7 +25,7 @@ from participant.core.errors import (
     InvalidCheckpointStateError,
     ParticipantError,
 )
-from participant.hooks import Export, ParticipantHooks, RecordLike
+from participant.hooks import Export, ParticipantHooks, PinLike, RecordLike
 from participant.runtime.bounded_io import BoundedIo
 from participant.runtime.execution import Post
 from participant.runtime.saving import (
@@ -44,9 +44,16 @@ SETTLE_RETRY_S: Final = 5.0
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    records: tuple[RecordLike, ...]
+    extras: dict[str, Any]
+    ledger_pins: tuple[PinLike, ...]
+
+
 @dataclass(slots=True)
 class _Save:
-    export: Export
+    export: _Taken
     order: SaveOrder | None = None
     publication: Publication = field(default_factory=Publication)
 
@@ -86,7 +93,10 @@ class Jobs:
             case ef.Export(number):
                 self._exports[number] = self._spawn(self._export(effect))
             case ef.Write(number):
-                self._spawn(self._guarded(number, self._write(effect)))
+                # Begun here, not in the task: it may be called off before that has a turn.
+                order, publication = self._order(effect), Publication()
+                self._saves[number].publication = publication
+                self._spawn(self._guarded(number, self._write(number, order, publication)))
             case ef.Abandon(number):
                 clear = self._saves[number].publication.abandon()
                 self._post(ev.Abandoned(number, clear=clear))
@@ -95,6 +105,7 @@ class Jobs:
             case ef.Release(number):
                 self._spawn(self._guarded(number, self._release(effect)))
             case ef.Load(number):
+                self._loads[number] = ()
                 self._spawn(self._guarded(number, self._load(effect)))
             case ef.Install(number):
                 self._spawn(self._guarded(number, self._install(effect)))
@@ -142,8 +153,7 @@ class Jobs:
         number = effect.number
         try:
             with _translating():
-                export = await self._hooks.export(effect.scope)
-                _check_records(export)
+                export = _taken(await self._hooks.export(effect.scope))
         except ParticipantError as error:
             if self._exports.pop(number, None):
                 self._post(ev.Failed(number, error))
@@ -151,31 +161,33 @@ class Jobs:
         if self._exports.pop(number, None):
             self._saves[number] = _Save(export)
             episodes = frozenset(record.episode_id for record in export.records)
-            self._post(ev.Exported(number, episodes, dict(export.extras)))
+            self._post(ev.Exported(number, episodes, export.extras))
 
-    async def _write(self, effect: ef.Write) -> ev.Event:
+    def _order(self, effect: ef.Write) -> SaveOrder:
         save = self._saves[effect.number]
         if save.order is None:
             save.order = SaveOrder(
                 effect.checkpoint_id,
                 effect.checkpoint_dir,
                 self._participant,
-                tuple(save.export.records),
+                save.export.records,
                 save.export.extras,
+                save.export.ledger_pins,
             )
-        order, publication = save.order, Publication()
-        save.publication = publication
+        return save.order
+
+    async def _write(self, number: int, order: SaveOrder, publication: Publication) -> ev.Event:
         manifest = await self._io.run(
-            ("write", effect.number),
+            ("write", number),
             lambda: self._storage.save(order, publication, self._may_publish),
         )
-        return ev.Written(effect.number, msgspec.Raw(manifest.strip()))
+        return ev.Written(number, msgspec.Raw(manifest.strip()))
 
     async def _settle(self, number: int) -> None:
         order = self._saves[number].order
         assert order is not None
         while True:
-            with contextlib.suppress(ParticipantError):
+            with contextlib.suppress(ParticipantError), _translating():
                 await self._io.run(("settle", number), lambda: self._storage.settle(order))
                 break
             await self._clock.sleep_until(self._clock.monotonic() + SETTLE_RETRY_S)
@@ -190,7 +202,8 @@ class Jobs:
             ("load", effect.checkpoint_dir, effect.episodes),
             lambda: self._storage.load(effect.checkpoint_dir, self._participant, effect.episodes),
         )
-        self._loads[effect.number] = state.records
+        if effect.number in self._loads:  # Nobody wants it any more if it was forgotten.
+            self._loads[effect.number] = state.records
         episodes = frozenset(record.episode_id for record in state.records)
         return ev.Loaded(effect.number, state.source_checkpoint_id, episodes)
 
@@ -233,9 +246,24 @@ def _translating() -> Iterator[None]:
         raise kind(f"the server met {type(error).__name__}; its log says more") from error
 
 
-def _check_records(export: Export) -> None:
+def _taken(export: Export) -> _Taken:
+    """What a hook gave, read once and held against what it has to be.
+
+    A hook of a stranger may give an iterator: looked at twice, it would be stored as nothing.
+    """
+    taken = _Taken(tuple(export.records), dict(export.extras), tuple(export.ledger_pins))
+    _check_records(taken.records)
+    try:
+        msgspec.json.encode(taken.extras)
+    except (TypeError, ValueError) as error:
+        # It would be published, and then no reply could tell so.
+        raise InvalidCheckpointStateError(f"the export's extras are no JSON: {error}") from error
+    return taken
+
+
+def _check_records(records: Sequence[RecordLike]) -> None:
     keys: set[str] = set()
-    for record in export.records:
+    for record in records:
         episode, key = getattr(record, "episode_id", None), getattr(record, "key", None)
         if not isinstance(episode, EpisodeId) or not isinstance(key, str):
             raise InvalidCheckpointStateError(

@@ -22,6 +22,7 @@ from ckptfmt.errors import (
 )
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.nemo_gym.layout import GYM_FOLDER
 from ckptfmt.nemo_gym.writer import abort_gym_participant, write_gym_participant
 from ckptfmt.participant_writer import ParticipantWriter
@@ -36,7 +37,7 @@ from participant.core.errors import (
     ParticipantError,
     StaleCheckpointError,
 )
-from participant.hooks import RecordLike
+from participant.hooks import PinLike, RecordLike
 
 __all__ = [
     "CheckpointStorage",
@@ -62,6 +63,7 @@ class SaveOrder:
     participant: ParticipantId
     records: tuple[RecordLike, ...]
     extras: Mapping[str, Any]
+    ledger_pins: tuple[PinLike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class FormatStorage:
                 order.participant,
                 publication=publication,
                 role=order.extras or None,
+                ledger_pins=(cast("LedgerPin", pin) for pin in order.ledger_pins),
             )
             with writer:
                 for record in _sorted(order):
@@ -210,7 +213,7 @@ class NemoGymStorage(FormatStorage):
     """A :class:`CheckpointStorage` that writes NeMo Gym's layout, and reads either.
 
     The manifest, and with it the reply to a commit, is Gym's: what the role adds stands in
-    the reply beside it only.
+    the reply beside it only, and ledgers are not pinned.
     """
 
     def save(

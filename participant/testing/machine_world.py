@@ -33,8 +33,13 @@ class CountingCensus:
     keys: list[str] = field(default_factory=list)
     held_keys: list[str] = field(default_factory=list)
     fails: bool = False
+    wants_scope: bool = False
     listings: int = 0
     asked: int = 0
+
+    def needs_scope(self) -> bool:
+        """Whether that was set."""
+        return self.wants_scope
 
     def blocking(self) -> int:
         """How many keys there are."""

@@ -469,4 +469,20 @@ MUTANTS = [
         "pass",
         "tests/participant/test_settings.py::never_printed",
     ),
+    Mutant(
+        "begin a save without the scope that is needed",
+        "core/checkpoint_rules.py",
+        "        self._check_scope(request)\n",
+        "",
+        MACHINE + "where_a_scope_is_needed",
+    ),
+    Mutant(
+        "ask for a scope once the save has begun",
+        "core/checkpoint_rules.py",
+        "        self._check_scope(request)\n        state.check_id(request)\n"
+        "        state.committing.check_arguments(request)\n",
+        "        state.check_id(request)\n        state.committing.check_arguments(request)\n"
+        "        self._check_scope(request)\n",
+        MACHINE + "where_a_scope_is_needed",
+    ),
 ]

@@ -10,6 +10,7 @@ RESOURCES = "tests/participant/roles/test_resources.py::"
 MODEL = "tests/participant/roles/test_model.py::"
 CUT = "tests/participant/roles/test_ledger_cut.py::"
 SERVED = "tests/participant/http/test_served.py::"
+PINS = "tests/scenarios/test_ledger_pins.py::"
 
 MUTANTS = [
     Mutant(
@@ -165,10 +166,30 @@ MUTANTS = [
     Mutant(
         "commit every ledger that there is",
         "roles/model.py",
-        "        if scope.episodes is None:\n            raise InvalidRequestError("
-        '"a model server commits a scope: name the episodes")\n',
-        "        if scope.episodes is None:\n            scope = Scope(frozenset())\n",
+        "needs_scope = True",
+        "needs_scope = False",
         MODEL + "null_scope_is_refused",
+    ),
+    Mutant(
+        "pin every ledger in scope",
+        "roles/ledger_cut.py",
+        "[self.pins[record.episode_id] for record in records]",
+        "list(self.pins.values())",
+        CUT + "pins_are_of_the_ledgers",
+    ),
+    Mutant(
+        "lose the pins on the way to storage",
+        "runtime/jobs.py",
+        "                save.export.ledger_pins,\n",
+        "",
+        PINS + "truncated_after_the_checkpoint",
+    ),
+    Mutant(
+        "write no pin into the manifest",
+        "runtime/saving.py",
+        '                ledger_pins=(cast("LedgerPin", pin) for pin in order.ledger_pins),\n',
+        "",
+        "tests/participant/runtime/test_saving.py::pins_stand_in_the_manifest",
     ),
     Mutant(
         "leave the ledgers of continued attempts open",
@@ -204,6 +225,13 @@ MUTANTS = [
         "        await asyncio.wait({work})\n",
         "        await asyncio.sleep(0)\n",
         MODEL + "row_that_is_being_written",
+    ),
+    Mutant(
+        "leave a retired ledger to be a defect of the server",
+        "roles/model.py",
+        "        except RetiredError as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        MODEL + "earlier_run_has_used",
     ),
     Mutant(
         "read ledgers on the event loop",

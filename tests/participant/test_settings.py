@@ -19,6 +19,10 @@ REFUSED: list[dict[str, Any]] = [
     {"unknown": 1},
     {"lease_grace_seconds": 0},
     {"lease_grace_seconds": "600"},
+    {"lease_grace_seconds": float("inf")},
+    {"lease_grace_seconds": float("nan")},
+    {"max_budget_seconds": float("inf")},
+    {"retire_fence_seconds": float("inf")},
     {"retire_fence_seconds": -1},
     {"max_waiting": -1},
     {"max_body_bytes": 0},
@@ -64,3 +68,17 @@ def test_importing_the_package_costs_no_server_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "[]"
+
+
+def test_what_is_off_does_not_even_import_the_machine() -> None:
+    """P10."""
+    program = (
+        "import sys, participant; "
+        "participant.install(None, None, participant.Settings(), kind='k', instance='i'); "
+        "print(sorted(m for m in sys.modules if m.startswith('participant.')))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    modules = ("participant.core", "participant.core.errors", "participant.install")
+    assert run.stdout.strip() == str([*modules, "participant.settings"])

@@ -48,6 +48,12 @@ def test_every_line_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
 
 def test_the_demo_in_the_readme_is_of_this_version() -> None:
     """Its steps are those that the demo prints; times, tokens and sizes differ."""
-    demo = (ROOT / "examples" / "demo.py").read_text() if (ROOT / "examples").is_dir() else ""
-    for step in re.findall(r'_step\(f?"([a-z ]+)', demo):
+    programs = [ROOT / "examples" / f"{name}.py" for name in ("demo", "round_trip")]
+    steps = [
+        found
+        for program in programs
+        for found in re.findall(r'\bstep\(\s*f?"([^"{]+)', program.read_text())
+    ]
+    assert len(steps) == 8
+    for step in steps:
         assert f"-- {step}" in README

@@ -43,10 +43,10 @@ async def die_in_a_checkpoint(controller: Controller, moment: str) -> None:
             prepared = await coordination.prepare(controller.control, controller.fleet, "ck-2", 30)
             assert prepared.prepared
             die()
-    await controller.commit("ck-2")
+    commits = await controller.commit("ck-2")
     if moment == "after commit":
         die()
-    await controller.publish("ck-2")
+    await controller.publish(commits)
     die()
 
 

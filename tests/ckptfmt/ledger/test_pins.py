@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from pathlib import Path
 
 import pytest
 
-from ckptfmt.errors import MissingError, NameRefusedError
+from ckptfmt.errors import MissingError, NameRefusedError, RetiredError
+from ckptfmt.ledger import append_file
 from ckptfmt.ledger.names import Kind, file_name
 from ckptfmt.ledger.pins import pin_ledger, verify_pins
 from ckptfmt.ledger.reader import LedgerReader
@@ -109,3 +111,75 @@ def test_exactly_the_names_of_lines_can_be_pinned() -> None:
 def test_a_ledger_that_is_not_there_is_not_pinned(tmp_path: Path) -> None:
     with pytest.raises(MissingError):
         pin_ledger(LedgerReader(tmp_path), "r", Kind.TOKENS)
+
+
+def test_rows_are_exported_with_the_pin_of_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of rows that the ledger knows already, that another process wrote, and in pieces."""
+    monkeypatch.setattr(append_file, "_CHUNK_BYTES", 1000)
+    with StagingLedger(tmp_path) as ledger, StagingLedger(tmp_path) as other:
+        for number in range(4):
+            (ledger if number % 2 else other).record("r", row(number))
+            rows, pin = ledger.export_pinned("r")
+            assert rows == ledger.export_rows("r")
+            assert len(rows) == number + 1
+            assert pin == pin_ledger(LedgerReader(tmp_path), "r", Kind.LINEAGE)
+
+
+def test_only_whole_lines_are_pinned_with_rows(tmp_path: Path) -> None:
+    """A last line without its newline is a row, but not yet a line that stays as it is."""
+    path = tmp_path / NAME
+    with StagingLedger(tmp_path) as ledger:
+        ledger.record("r", row(0))
+        first = ledger.export_pinned("r")[1]
+        ledger.record("r", row(1))
+        path.write_bytes(path.read_bytes()[:-1])
+        with StagingLedger(tmp_path) as after:
+            rows, pin = after.export_pinned("r")
+            assert (len(rows), pin) == (2, first)
+            after.record("r", row(2))
+            rows, pin = after.export_pinned("r")
+        assert (len(rows), pin) == (3, pin_ledger(LedgerReader(tmp_path), "r", Kind.LINEAGE))
+        path.write_bytes(path.read_bytes() + b'{"torn')
+        assert ledger.export_pinned("r")[1] == pin
+
+
+def test_a_ledger_that_was_replaced_is_pinned_anew(tmp_path: Path) -> None:
+    with StagingLedger(tmp_path) as ledger, StagingLedger(tmp_path) as other:
+        ledger.record("r", row(0))
+        assert ledger.export_pinned("r")[1] is not None
+        other.import_rows_many({"r": []})
+        assert ledger.export_pinned("r") == ([], None)
+        other.import_rows_many({"r": [row(1).members(), row(2).members()]})
+        rows, pin = ledger.export_pinned("r")
+        assert (len(rows), pin) == (2, pin_ledger(LedgerReader(tmp_path), "r", Kind.LINEAGE))
+
+
+def test_nothing_is_pinned_where_there_are_no_rows(tmp_path: Path) -> None:
+    with StagingLedger(tmp_path) as ledger:
+        assert ledger.export_pinned("r") == ([], None)
+        assert not (tmp_path / NAME).exists()
+        ledger.retire(["r"])
+        with pytest.raises(RetiredError):
+            ledger.export_pinned("r")
+
+
+def test_rows_and_pin_are_of_one_moment(tmp_path: Path) -> None:
+    """Whoever records meanwhile is in both or in neither."""
+    with StagingLedger(tmp_path) as ledger, StagingLedger(tmp_path) as other:
+        writer = threading.Thread(
+            target=lambda: [other.record("r", row(number)) for number in range(60)]
+        )
+        writer.start()
+        seen = []
+        while writer.is_alive():
+            seen.append(ledger.export_pinned("r"))
+        writer.join()
+        seen.append(ledger.export_pinned("r"))
+    data = (tmp_path / NAME).read_bytes()
+    for rows, pin in seen:
+        pinned = data[: pin.size_bytes if pin else 0]
+        assert pinned.count(b"\n") == len(rows)
+        assert pin is None or pin.sha256 == hashlib.sha256(pinned).hexdigest()
+    assert len(seen[-1][0]) == 60

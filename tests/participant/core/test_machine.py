@@ -173,6 +173,22 @@ def test_a_commit_names_what_keeps_it_from_being_ready() -> None:
     assert kinds(effects) == [ef.Refuse]
 
 
+def test_where_a_scope_is_needed_a_commit_without_one_begins_nothing() -> None:
+    """P48: the same id may be committed with one, and refused without one in every phase."""
+    world = MachineWorld()
+    world.census.wants_scope = True
+    world.call(world.request("prepare"))
+    effects = world.call(world.request("commit", episodes=None), 5)
+    assert (kinds(effects), world.refusals[5]) == ([ef.Refuse], "invalid_request")
+    assert kinds(world.call(world.request("commit"), 6)) == [ef.Export]
+    world.call(world.request("commit", episodes=None), 7)
+    assert world.refusals[7] == "invalid_request"
+    world.call(world.request("resume"))
+    world.call(world.request("commit", episodes=None), 8)
+    world.call(world.request("commit"), 9)
+    assert (world.refusals[8], world.refusals[9]) == ("invalid_request", "stale_checkpoint")
+
+
 def test_the_records_of_an_attempt_that_is_being_retired_are_not_stored() -> None:
     """P47: an export that returns what was retired fails."""
     world = MachineWorld()

@@ -61,6 +61,9 @@ REFUSED: list[tuple[str, bytes | dict[str, object]]] = [
     ("commit", C | {"checkpoint_dir": "", "episode_ids": []}),
     ("commit", C | {"checkpoint_dir": "a\0b", "episode_ids": []}),
     ("commit", C | {"checkpoint_dir": "a" * 4097, "episode_ids": []}),
+    ("retire", C | {"episode_ids": [{"rollout_id": "a" * 201}]}),
+    ("commit", C | {"checkpoint_dir": "d", "episode_ids": [{"rollout_id": "a" * 201}]}),
+    ("restore", C | {"checkpoint_dir": "d", "episode_ids": [{"rollout_id": "a" * 200}]}),
     ("restore", C | {"checkpoint_dir": "d", "episode_ids": None}),
     ("restore", C | {"checkpoint_dir": "d", "episode_ids": [EPISODE, EPISODE | {"attempt": 2}]}),
 ]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import participant
@@ -222,3 +223,55 @@ async def test_an_attempt_is_never_served_as_another() -> None:
     gated.go.set()
     await later.reply()
     assert EpisodeId("r1", 1).covers(EpisodeId("r1"))
+
+
+async def test_a_retire_waits_for_a_clean_up_and_does_not_cut_it_short() -> None:
+    """P72: it is sent only once."""
+    gated = Gated()
+    gated.go.clear()
+    call = gated.call("/close_session")
+    await settle()
+    retire = asyncio.ensure_future(
+        gated.control("retire", episode_ids=[{"rollout_id": "r1", "attempt": 0}])
+    )
+    await settle()
+    assert not retire.done()
+    gated.go.set()
+    assert await retire == {"retired": ["r1"]}
+    assert ((await call.reply()).status, gated.done) == (200, ["/close_session"])
+
+
+class Cut(AsgiCall):
+    """A call whose client goes away in the middle of its body."""
+
+    async def _receive(self) -> Any:
+        if self._body:
+            return {"type": "http.request", "body": self._body.pop(), "more_body": True}
+        return {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize("path", ["/tool", "/close_session", "/v1/chat/completions"])
+async def test_a_call_whose_body_is_cut_is_no_work(path: str) -> None:
+    """It is not admitted, and ends without an exception: nobody could be told of one."""
+    gated = Gated()
+    call = Cut(gated.app, "POST", "/ng-rollout/r1" + path, b"half a bo")
+    assert (await call.reply()).json["error"]["code"] == "admission_closed"
+    assert (gated.bodies, gated.participant.table_sizes["calls"]) == ([], 0)
+    assert not gated.participant._machine._state.gate.has_served
+
+
+async def test_a_dropped_call_is_answered_for_the_middleware_outside() -> None:
+    """Middleware that finds no reply takes that for a defect of the server."""
+    gated = Gated()
+
+    async def pass_on(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    gated.app.add_middleware(BaseHTTPMiddleware, dispatch=pass_on)
+    await gated.control("prepare")
+    call = gated.call("/tool")
+    await settle()
+    call.disconnect()
+    await call.task
+    await gated.control("resume")
+    assert gated.done == []

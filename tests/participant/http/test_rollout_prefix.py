@@ -118,3 +118,52 @@ async def test_a_lifespan_passes_untouched() -> None:
     scope = {"type": "lifespan"}
     await RolloutPrefixMiddleware(app)(scope, nothing, nothing)
     assert scopes == [scope]
+
+
+MOUNTED = [
+    ("/api", "/api/ng-rollout/4-2/verify", "/api/verify", b"/api/verify"),
+    ("/api/", "/api/ng-rollout/4-2/verify", "/api/verify", b"/api/verify"),
+    ("/a/b", "/a/b/ng-rollout/4-2", "/a/b/", b"/a/b/"),
+    ("/api", "/ng-rollout/4-2/verify", "/verify", b"/verify"),
+    ("/ng", "/ng-rollout/4-2/verify", "/verify", b"/verify"),
+]
+
+
+@pytest.mark.parametrize(("root", "path", "rest", "raw_rest"), MOUNTED)
+async def test_the_prefix_stands_behind_the_place_that_the_app_is_mounted_at(
+    root: str, path: str, rest: str, raw_rest: bytes
+) -> None:
+    """A server behind a proxy, say, which serves below a root path."""
+    seen = Seen()
+
+    async def below_root(scope: Any, receive: Any, send: Any) -> None:
+        await RolloutPrefixMiddleware(seen)(dict(scope, root_path=root), receive, send)
+
+    assert (await request(below_root, "POST", path)).status == 204
+    assert (seen.path, seen.raw_path, seen.episode) == (rest, raw_rest, EpisodeId("4-2"))
+
+
+LOCATIONS = [
+    ("/run?x=1", "/ng-rollout/r/run?x=1"),
+    ("http://here:1/run", "http://here:1/ng-rollout/r/run"),
+    ("/ng-rollout/r/run", "/ng-rollout/r/run"),
+    ("http://elsewhere/run", "http://elsewhere/run"),
+    ("below", "below"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("location", "told"), LOCATIONS)
+async def test_a_redirect_keeps_the_episode(location: str, told: str) -> None:
+    """A trailing slash would make an untagged call of one that belongs to an episode."""
+
+    async def redirect(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"location", location.encode())]
+        await send({"type": "http.response.start", "status": 307, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    app = RolloutPrefixMiddleware(redirect)
+    reply = await request(app, "POST", "/ng-rollout/r/run/", headers={"host": "here:1"})
+    assert reply.headers["location"] == told
+    untagged = await request(app, "POST", "/run/", headers={"host": "here:1"})
+    assert untagged.headers["location"] == location

@@ -156,6 +156,30 @@ async def test_a_missing_or_wrong_bearer_is_refused_everywhere(
     assert server.participant.status().phase is Phase.IDLE
 
 
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+async def test_the_name_of_the_scheme_is_told_in_any_case(server: Server, scheme: str) -> None:
+    headers = {"authorization": f"{scheme} {TOKEN}"}
+    assert (await request(server.app, "GET", PREFIX + "status", headers=headers)).status == 200
+    headers = {"authorization": f"Basic {TOKEN}"}
+    assert (await request(server.app, "GET", PREFIX + "status", headers=headers)).status == 401
+
+
+async def test_a_client_that_leaves_before_its_body_is_here_changes_nothing(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def left(scope: Any, receive: Any, send: Any) -> None:
+        await server.app(scope, leave, send)
+
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    reply = await request(left, "POST", PREFIX + "prepare", b"{", headers)
+    assert code(reply) == (422, "invalid_request")
+    assert caplog.text == ""
+    assert server.participant.status().phase is Phase.IDLE
+
+
 MALFORMED: list[tuple[Any, int, str]] = [
     (b"", 422, "invalid_request"),
     (b"{", 422, "invalid_request"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -73,6 +73,26 @@ def test_all_or_nothing_is_rebuilt() -> None:
     with pytest.raises(RuntimeError):
         asyncio.run(hooks.install([record(R1, state=1), record(R2, state=2)], attempts))
     assert hooks.states == {}
+
+
+class Unscanned(StateTable):
+    """A table that may be looked up, and not gone through."""
+
+    def episodes(self) -> Iterator[EpisodeId]:
+        """Never asked for."""
+        raise AssertionError("a retire scans everything that is held")
+
+
+def test_a_retire_looks_at_one_rollout_only() -> None:
+    """And so does the install of its next attempt."""
+    table = Unscanned()
+    for attempt in range(3):
+        table[EpisodeId("r1", attempt)] = attempt
+    table[R2] = 0
+    asyncio.run(table.free(EpisodeId("r1", 1)))
+    assert table.episodes_of("r1") == {EpisodeId("r1", 2): 2}
+    asyncio.run(table.install([], frozenset({EpisodeId("r1", 2)})))
+    assert (len(table), R2 in table) == (1, True)
 
 
 def test_a_table_is_read_and_written_like_a_dictionary() -> None:

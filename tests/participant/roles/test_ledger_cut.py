@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from ckptfmt.errors import RetiredError
 from ckptfmt.identity import EpisodeId
+from ckptfmt.ledger.names import Kind
+from ckptfmt.ledger.pins import pin_ledger
+from ckptfmt.ledger.reader import LedgerReader
 from ckptfmt.ledger.staging_ledger import StagingLedger
 from ckptfmt.payload import JsonPayload
 from ckptfmt.schema import ModelRecord
@@ -68,6 +71,18 @@ def test_a_record_an_episode_with_rows_and_no_other_ledger_is_read(tmp_path: Pat
         ledger.retire(["r2-a3"])
         with pytest.raises(RetiredError):
             read_cut(ledger, [R1, R2])
+
+
+def test_pins_are_of_the_ledgers_that_records_come_from(tmp_path: Path) -> None:
+    """With the rows of undelivered calls: a pin is of the file as it was."""
+    with StagingLedger(tmp_path) as ledger:
+        ledger.record("r1", row(0))
+        ledger.record("r1", row(1))
+        ledger.record("r2-a3", row(2))
+        cut = read_cut(ledger, [R1, R2, EpisodeId("none")])
+    records = cut.records({R1: {call_id(1)}, R2: {call_id(2)}})
+    (pin,) = cut.pins_of(records)
+    assert pin == pin_ledger(LedgerReader(tmp_path), "r1", Kind.LINEAGE)
 
 
 def test_a_row_that_is_no_object_is_named() -> None:

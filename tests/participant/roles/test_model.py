@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,12 +16,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 import participant
-from ckptfmt.errors import RetiredError
+from ckptfmt.errors import ConflictError, RetiredError
 from ckptfmt.identity import EpisodeId
 from ckptfmt.ledger.parents import Standing
 from ckptfmt.ledger.staging_ledger import StagingLedger
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.payload import JsonPayload
 from ckptfmt.schema import ModelRecord
+from ckptfmt.store.os_calls import OsCalls
 from participant.roles.model import MODEL_PATHS, ModelHooks
 from participant.runtime.shell import Components
 from participant.testing.asgi import AsgiCall
@@ -212,21 +215,21 @@ async def test_a_row_written_while_ledgers_are_read_is_known_as_undelivered(
     await settle()
     await model.well("prepare")
     reading, read = threading.Event(), threading.Event()
-    export_rows = model.ledger.export_rows
+    export_pinned = model.ledger.export_pinned
 
-    def slow(key: str) -> list[dict[str, Any]]:
+    def slow(key: str) -> tuple[list[dict[str, Any]], LedgerPin | None]:
         reading.set()
         assert read.wait(30)
-        return export_rows(key)
+        return export_pinned(key)
 
     with monkeypatch.context() as patch:
-        patch.setattr(model.ledger, "export_rows", slow)
+        patch.setattr(model.ledger, "export_pinned", slow)
         commit = asyncio.ensure_future(
             model.well("commit", checkpoint_dir="dir", episode_ids=refs(R1))
         )
         await until(reading.is_set)
         model.go.set()
-        await until(lambda: len(export_rows("r1")) == 2)
+        await until(lambda: len(model.calls("r1")) == 2)
         read.set()
         await commit
     (stored,) = model.storage.stored.values()  # type: ignore[attr-defined]
@@ -254,10 +257,12 @@ async def test_a_failure_is_an_answer_that_is_held_too(model: Model) -> None:
 
 
 async def test_a_null_scope_is_refused(model: Model) -> None:
-    """P48."""
+    """P48: before anything begins, so that the same id can be committed with a list at once."""
     await model.well("prepare")
     reply = await model.control("commit", checkpoint_dir="dir", episode_ids=None)
     assert (reply.status, reply.json["error"]["code"]) == (422, "invalid_request")
+    committed = await model.well("commit", checkpoint_dir="dir", episode_ids=[])
+    assert committed["phase"] == "committed"
 
 
 async def test_a_second_checkpoint_carries_restored_ledgers_on_and_deletes_what_it_leaves_out(
@@ -344,6 +349,71 @@ async def test_a_retire_waits_for_a_row_that_is_being_written(
         model.calls("r1")
 
 
+class StuckSync(OsCalls):
+    """Between the write of a row and its sync it waits, and then may fail."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self.is_armed = False
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def fsync(self, fd: int) -> None:
+        """The first one once it is armed."""
+        if self.is_armed:
+            self.is_armed = False
+            self.reached.set()
+            assert self.let_go.wait(30)
+            if self.fails:
+                raise OSError(errno.EIO, "the disk is gone")
+        super().fsync(fd)
+
+
+@pytest.mark.parametrize(("fails", "reason"), [(False, None), (True, "worker_capture_failed")])
+async def test_a_call_that_is_cancelled_in_the_middle_of_its_row_has_exactly_one(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool, reason: str | None
+) -> None:
+    """L20: a success, or the failure that its handler records then; and its caller is told."""
+    calls = StuckSync(fails=fails)
+    ledger = StagingLedger(tmp_path / "stuck", calls=calls)
+    monkeypatch.setattr(model.hooks, "_ledger", ledger)
+    refused: list[str] = []
+
+    async def serve(request: Request) -> JSONResponse:
+        try:
+            await model.hooks.record(row(1))
+        except asyncio.CancelledError:
+            try:
+                await model.hooks.record(failure(1))
+            except ConflictError as error:
+                refused.append(error.code)
+            raise
+        raise AssertionError("it was cancelled")
+
+    seen: list[dict[str, Any]] = []
+    retire = ledger.retire
+
+    def last_look(keys: Any) -> Any:
+        seen.extend(ledger.export_rows("r1"))
+        return retire(keys)
+
+    monkeypatch.setattr(ledger, "retire", last_look)
+    model.app.router.routes.insert(0, Route(RESPONSES, serve, methods=["POST"]))
+    calls.is_armed = True
+    call = model.begin(RESPONSES, R1)
+    await until(calls.reached.is_set)
+    retired = asyncio.ensure_future(model.well("retire", episode_ids=refs(R1)))
+    await settle()
+    assert not call.has_started
+    calls.let_go.set()
+    await retired
+    reply = await call.reply()
+    assert (reply.status, reply.json["error"]["code"]) == (409, "stale_attempt")
+    (line,) = seen
+    assert (line["model_call_id"], line.get("failure_reason")) == (call_id(1), reason)
+    assert refused == ([] if fails else ["conflict"])
+    ledger.close()
+
+
 async def test_a_retire_of_a_high_attempt_stays_one_batch(model: Model) -> None:
     far = EpisodeId("r1", 10_000)
     await model.well("retire", episode_ids=refs(far))
@@ -380,7 +450,7 @@ async def test_status_answers_while_ledgers_are_read_and_imported(
         await work
 
     place = {"checkpoint_dir": "dir", "episode_ids": refs(R1)}
-    hanging("export_rows", model)
+    hanging("export_pinned", model)
     await model.well("prepare")
     await meanwhile(model, "commit", **place)
     new = Model(tmp_path / "other node", model)
@@ -461,6 +531,29 @@ async def test_admission_to_the_ledger_names_the_call_too(model: Model) -> None:
     assert (await untagged.reply()).json == {"standing": None}
     await model.well("resume")
     assert (await call.reply()).json == {"standing": Standing.UNRESOLVED}
+
+
+async def test_an_id_that_an_earlier_run_has_used_is_refused_with_that_reason(
+    model: Model,
+) -> None:
+    """P3: told from one that was retired just now."""
+
+    async def admit(request: Request) -> JSONResponse:
+        await model.hooks.admit(call_id(5), [])
+        return JSONResponse({})
+
+    model.app.router.routes.insert(0, Route(RESPONSES, admit, methods=["POST"]))
+    model.ledger.retire(["r1"])
+    await model.well("retire", episode_ids=refs(R2))
+    for episode, says in (
+        (R1, "by an earlier run"),
+        (R2, "was retired or given up here 0.0 s ago"),
+    ):
+        reply = await model.begin(RESPONSES, episode).reply()
+        assert (reply.status, reply.json["error"]["code"]) == (409, "stale_attempt")
+        assert says in reply.json["error"]["detail"]
+    model.ledger.delete(["r1"])
+    assert (await model.begin(RESPONSES, R1).reply()).status == 200
 
 
 async def test_nothing_is_kept_of_calls_that_have_ended(model: Model) -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 
 import pytest
 
 from ckptfmt.identity import EpisodeId
-from participant.core.errors import CheckpointParkedError, StaleAttemptError
+from participant.core.errors import (
+    AdmissionClosedError,
+    CheckpointParkedError,
+    StaleAttemptError,
+)
+from participant.core.messages import Reply
 from participant.core.phases import Phase
 from participant.core.steps import StepMode
 from participant.runtime.execution import Execution
@@ -276,6 +283,82 @@ async def test_a_call_that_waits_in_restored_is_woken_and_refused_when_it_is_ret
     await fresh.send("resume", "x")
     await settle()
     assert fresh.leftovers == {}
+
+
+def impatient() -> Callable[[], None]:
+    """A check that ends a call which asks again and again, instead of the test hanging."""
+    asked = itertools.count()
+
+    def check() -> None:
+        assert next(asked) < 10, "the call spins"
+
+    return check
+
+
+async def test_a_call_that_was_woken_and_is_retired_before_it_has_run_is_turned_away() -> None:
+    """P31, the race with resume: both commands come before the call's task has had a turn."""
+    world = ServerWorld()
+
+    async def call() -> None:
+        async with world.participant.admission.enter(R1, check=impatient()):
+            pytest.fail("a retired attempt runs")
+
+    await world.send("prepare")
+    task = asyncio.create_task(call())
+    await settle()
+    await asyncio.gather(world.send("resume"), world.send("retire", "any", episodes=[R1]))
+    with pytest.raises(StaleAttemptError):
+        await task
+    assert world.leftovers == {}
+
+
+async def test_a_call_whose_client_goes_in_the_moment_of_the_resume_ends_one_way() -> None:
+    world = ServerWorld()
+    gone = asyncio.Event()
+
+    async def until_gone() -> None:
+        await gone.wait()
+
+    async def call() -> None:
+        async with world.participant.admission.enter(R1, check=impatient(), gone=until_gone):
+            pytest.fail("nobody waits for it any more")
+
+    await world.send("prepare")
+    task = asyncio.create_task(call())
+    await settle()
+    gone.set()
+    await world.send("resume")
+    with pytest.raises(AdmissionClosedError):
+        await task
+    assert world.leftovers == {}
+
+
+async def test_an_execution_that_is_retired_as_its_time_runs_out_is_told_that_it_was_retired() -> (
+    None
+):
+    """And not by a cancellation of nobody's, which would tear its connection down."""
+    world = ServerWorld()
+
+    async def work() -> None:
+        async with (
+            world.participant.admission.enter(R1) as execution,
+            execution.time_limit(5),
+        ):
+            try:
+                await asyncio.sleep(1e6)
+            except asyncio.CancelledError:
+                retires.append(world.begin("retire", "any", episodes=[R1]))
+                await settle()
+                raise
+
+    retires: list[asyncio.Task[Reply]] = []
+    task = asyncio.create_task(work())
+    await settle()
+    await world.clock.advance(6)
+    with pytest.raises(StaleAttemptError):
+        await task
+    await asyncio.gather(*retires)
+    assert world.leftovers == {}
 
 
 async def test_a_waiting_call_that_is_cancelled_leaves_nothing() -> None:

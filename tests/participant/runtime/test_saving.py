@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from ckptfmt.commit import Committed
 from ckptfmt.errors import CommitUnknownError, StorageFailedError
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder
+from ckptfmt.ledger_pin import LedgerPin
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import publish_checkpoint
 from ckptfmt.record import Record
@@ -87,6 +89,31 @@ def test_what_is_saved_is_loaded_within_its_scope(place: Path) -> None:
     assert state.source_checkpoint_id == "ck"
     values = {r.episode_id: r.members["state"].value() for r in state.records}  # type: ignore[attr-defined]
     assert values == {R1: {"n": 1}, R2: (1, float("inf"))}
+
+
+PINS = tuple(
+    LedgerPin(name=f"{key}.lineage.jsonl", size_bytes=5, sha256="ab" * 32) for key in ("r2", "r1")
+)
+
+
+def test_pins_stand_in_the_manifest_and_a_repeat_has_to_have_the_same(place: Path) -> None:
+    job = dataclasses.replace(order(str(place), record(R1, 1)), ledger_pins=PINS)
+    data = FormatStorage().save(job, Publication(), yes)
+    manifest = msgspec.json.decode(data)
+    assert [pin["name"] for pin in manifest["ledger_pins"]] == [
+        "r1.lineage.jsonl",
+        "r2.lineage.jsonl",
+    ]
+    assert FormatStorage().save(job, Publication(), yes) == data
+    with pytest.raises(InvalidCheckpointStateError, match=manifest["token"]):
+        FormatStorage().save(dataclasses.replace(job, ledger_pins=PINS[:1]), Publication(), yes)
+
+
+def test_a_ledger_that_is_pinned_twice_is_refused(place: Path) -> None:
+    job = dataclasses.replace(order(str(place), record(R1, 1)), ledger_pins=PINS[:1] * 2)
+    with pytest.raises(InvalidCheckpointStateError, match="twice"):
+        FormatStorage().save(job, Publication(), yes)
+    assert [path for path in place.rglob("*") if path.is_file()] == []
 
 
 def test_records_of_a_role_come_back_typed_by_their_sessions(place: Path) -> None:
@@ -255,6 +282,13 @@ def test_in_gyms_layout_the_manifest_is_gyms_and_the_records_are_lines_of_json(p
         "schema_version": 1,
     }
     assert json.loads((folder / "manifest.json").read_bytes()) == manifest
+
+
+def test_in_gyms_layout_pins_are_dropped(place: Path) -> None:
+    job = order(str(place), record(R1, 1))
+    plain = gym_storage().save(job, Publication(), yes)
+    pinned = dataclasses.replace(job, ledger_pins=PINS)
+    assert gym_storage().save(pinned, Publication(), yes) == plain
 
 
 @pytest.mark.parametrize("reads", ["ckptfmt", "nemo-gym"])
