@@ -1,10 +1,11 @@
-"""Reads streams and records strictly, from docs/format.md alone; any error is a refusal."""
+"""From docs/format.md alone: what the records decide is made anew, and compared with the file."""
 
 import json
 import re
+from collections import OrderedDict
 from hashlib import sha256
-from itertools import accumulate, pairwise
-from struct import pack, unpack, unpack_from
+from itertools import accumulate
+from struct import error, pack, unpack, unpack_from
 from urllib.parse import quote
 
 import zstandard
@@ -12,26 +13,27 @@ import zstandard
 EMPTY_FRAME, MAGIC, KIB_128 = bytes.fromhex("28b52ffd240001000099e9d851"), 0x184D2A5C, 128 << 10
 BODIES = {b"HEAD": 4096, b"BLCK": 48 + 9 * 65536, b"PAGE": 64 + (4 << 20) + (4 << 12)}
 BODIES |= {b"DGST": 64 + 16 * 65536, b"INDX": 64 << 20, b"END.": 48}
-TABLE = list(range(256))
-for _ in range(8):
-    TABLE = [byte >> 1 ^ (0x82F63B78 if byte & 1 else 0) for byte in TABLE]
-SUB_KEYS = {"agent": "session_key", "resources": "session_id", "environment": "", "model": ""}
-NAME, ATTEMPT = "[A-Za-z0-9][A-Za-z0-9._-]*", "(.*)-a([1-9][0-9]*)"
-POINTER, INDEX = r"(?:/(?:[^/~]|~[01])*)*", "0|[1-9][0-9]{0,17}"
-PAIR, LONE = r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F])", "[\ud800-\udfff]"
-TAGS = re.compile(r"(?P<plain>nan|inf|-inf|tuple)(?P<star>\*?)|map|sur")
+SUB_KEYS = {"agent": "session_key", "resources": "session_id", "environment": None, "model": None}
+FACTS = ["records", "blocks", "raw_bytes", "index_offset", "index_length"]
+# Members, and what their JSON text has to match: the tables of sections 3, 4 and 5.
+NAME, COUNT, OBJECT, STRING = "[A-Za-z0-9][A-Za-z0-9._-]*", "[0-9]+", "{.*", r'"([^"\\]|\\.)*"'
+ID, HEX, KEYS = f'"(?=.{{1,128}}"){NAME}"', '"[0-9a-f]{64}"', rf'\[("{NAME}"(, )?)*\]'
+EPISODE = {"rollout_id": rf'(?!.*-a[1-9][0-9]*"$)"{NAME}"', "attempt": COUNT}
+VERSION = {"format": STRING, "major": COUNT, "required_features": rf"\[({STRING}(, )?)*\]"}
+OWNER = {"checkpoint_id": ID, "token": '"[0-9a-f]{24}"', "minor": COUNT, "provenance": OBJECT}
+CHECKPOINT = OWNER | {"sequence": COUNT, "participants": r"\[{.*", "user_metadata": OBJECT}
+CHECKPOINT |= {"scope": f"null|{KEYS}", "recovered": f"null|{OBJECT}", "previous": f"null|{OBJECT}"}
+EXPECTED = {"kind": ID, "instance": ID, "manifest_bytes": COUNT, "manifest_sha256": HEX}
+PARTICIPANT = OWNER | {"objects": r"\[.*", "record_count": COUNT, "role": OBJECT}
+PARTICIPANT |= {"ledger_pins": r"\[.*", "schema": STRING, "schema_version": COUNT}
+PIN = {"name": rf'"{NAME}[.](tokens|lineage)[.]jsonl"', "size_bytes": COUNT, "sha256": HEX}
+POINTER, RUNS, TAG = r'"(/([^/~"\\]|\\.|~[01])*)*"', r"\[\d+(, [1-9]\d*)+\]", "nan|-?inf|tuple"
+ENTRIES = rf'\[(\[{POINTER}, ("({TAG}|map|text)"|"(sur|({TAG})\*)", {RUNS})\](, )?)+\]'
+LONE = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError, error)
 
 
-class RefusedError(Exception):
-    """The error class, and why."""
-
-
-class Text(str):
-    __slots__ = ()
-
-
-class Map(dict):
-    """A dict that was stored as pairs: no later pointer may lead into it."""
+class RefusedError(Exception): ...  # its arguments: a class of section 7, and why
 
 
 def need(condition, why, code="corrupt"):
@@ -39,212 +41,210 @@ def need(condition, why, code="corrupt"):
         raise RefusedError(code, why)
 
 
+def once(pairs):  # the members of an object
+    need(len(dict(pairs)) == len(pairs), "a name stands twice")
+    return dict(pairs)
+
+
+def typed(stated, forms, code="corrupt"):  # by their JSON text, so that types count
+    for name, form in forms.items():
+        need(re.fullmatch(form, json.dumps(stated[name])), f"{name} is not as it has to be", code)
+        need(form != COUNT or stated[name] < 1 << 63, f"{name} is too large")
+    return stated
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 255] ^ crc >> 8
-    return (crc ^ 0xFFFFFFFF).to_bytes(4, "little")
+    for bit in range(8 * len(data)):
+        crc = crc >> 1 ^ 0x82F63B78 * ((crc ^ data[bit >> 3] >> (bit & 7)) & 1)
+    return pack("<I", crc ^ 0xFFFFFFFF)
 
 
-def varint(value):
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+def varints(value, *more):  # section 2
+    low = bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varints(value >> 7)
+    return low + varints(*more) if more else low
 
 
-def read_varint(data, at, value=0, place=0):
-    need((data[at] or not place) and (place < 63 or data[at] < 2), "a varint is too long")
-    value |= (data[at] & 127) << place
-    return (value, at + 1) if data[at] < 128 else read_varint(data, at + 1, value, place + 7)
-
-
-def inflate(frame, raw):
+def inflate(frame, raw):  # section 2.3
     head = zstandard.get_frame_parameters(frame[:18])
     need(head.content_size == raw and head.window_size <= 8 << 20, "a wrong frame header")
     need(head.has_checksum and not head.dict_id, "no content checksum, or a dictionary")
     return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
 
 
-class Stream:
-    """Section 2.  ``whole``: a manifest vouches for the size."""
-
-    def __init__(self, data, *, whole=False):
-        self.data, self.at, self.whole = data, 0, whole
-        self.blocks, self.lines, self.places, self.records = 0, [], [], []
+class Stream:  # section 2; `short`: the class where it ends early, unless an intact END closes it
+    def __init__(self, data, short="torn"):
+        last, self.data, self.at = data[-64:].rjust(64), data, 0
+        index, length, size = unpack_from("<QQQ", last, 28)
+        ends = last[:12] == pack("<II4s", MAGIC, 56, b"END.") and crc32c(last[8:60]) == last[60:]
+        self.short = "corrupt" if ends and index + length + 64 == size == len(data) else short
         need(self.take(13) == EMPTY_FRAME, "no stream begins here")
         body = self.piece(b"HEAD")
-        major, minor, self.uuid, codec, window, _, reserved = unpack_from("<HH16sBBbB", body)
+        major, minor, uuid, codec, window, reserved = unpack_from("<HH16sBBxB", body)
         need(major == 1 and codec == 1 and window <= 23, "version, codec or window", "unsupported")
-        at, self.names = 24, []
+        names, rest = [], body[24:]
         for _ in range(3):
-            end = at + 1 + body[at]
-            self.names, at = [*self.names, body[at + 1 : end].decode()], end
-        need(all(re.fullmatch(NAME, name) and len(name) <= 128 for name in self.names), "a name")
-        need(at <= len(body) and not reserved and (minor or at == len(body)), "HEAD is malformed")
-        while self.comes(b"BLCK"):
-            self.block(self.at, self.piece(b"BLCK"))
-        self.index()
+            names.append(unpack_from(f"{rest[0] + 1}p", rest)[0].decode())
+            rest = rest[rest[0] + 1 :]
+        typed(names, {0: ID, 1: ID, 2: ID})
+        need(not reserved and (minor or not rest), "HEAD is malformed")
+        records, rows, places, blocks, total = [], [], {}, 0, 0  # `rows` make the content digest
+        while data.startswith(b"BLCK", self.at + 8):
+            offset, body, start = self.at, self.piece(b"BLCK"), 0
+            count, raw, stored = unpack_from("<IQQ", body, 28)
+            bound = raw + (raw >> 8) + (max(KIB_128 - raw, 0) >> 11)
+            need(13 <= stored <= bound and raw <= stored // 4 * KIB_128, "an impossible frame")
+            need(1 <= count <= 65536 and raw <= (1 << 24 if count > 1 else (1 << 30) + 1), "count")
+            *lines, rest = inflate(self.take(stored), raw).split(b"\n")
+            made = pack("<16sIQIQQ", uuid, blocks, len(rows), len(lines), raw, stored)
+            made += b"".join(varints(len(line)) + crc32c(line) for line in lines)
+            need(body == made and not rest, "a block is not what its lines make it")
+            blocks, total = blocks + 1, total + raw
+            for line in lines:
+                records.append(record(line, names[0]))
+                key = records[-1]["key"].encode()
+                places[key] = (len(rows), offset, self.at - offset, start, len(line))
+                rows.append(pack("<Q16s", len(line), sha256(line).digest()))
+                start += len(line) + 1
+        keys, pages, sections, done = sorted(places), [], [], 0
+        while data.startswith(b"PAGE", self.at + 8):
+            start, body = self.at, self.piece(b"PAGE")
+            own = keys[: min(unpack_from("<I", body, 20)[0], 1024)]
+            entries = b"".join(varints(len(key)) + key + varints(*places[key]) for key in own)
+            head = pack("<16sIII", uuid, len(pages), len(own), len(entries))
+            need(body[:28] == head and inflate(body[28:], len(entries)) == entries, "a wrong page")
+            row = varints(len(own[0])) + own[0] + varints(start, self.at - start, len(own))
+            pages, keys = [*pages, row], keys[len(own) :]
+        while data.startswith(b"DGST", self.at + 8):
+            start, body = self.at, self.piece(b"DGST")
+            own = rows[done : done + min(unpack_from("<I", body, 24)[0], 65536)]
+            made = pack("<16sQI", uuid, done, len(own)) + b"".join(row[8:] for row in own)
+            need(own and body == made, "a wrong section of digests")
+            sections, done = [*sections, varints(start, self.at - start, len(own))], done + len(own)
+        start, digest = self.at, sha256(b"".join(rows)).digest()
+        made = pack("<16sQQQ32sII", uuid, done, blocks, total, digest, len(pages), len(sections))
+        need(self.piece(b"INDX") == made + b"".join(pages + sections), "a wrong index")
+        self.rows, self.facts = rows, (done, blocks, total, start, self.at - start)
+        made = pack("<16sQQQQ", uuid, start, self.at - start, self.at + 64, done)
+        need(self.piece(b"END.") == made and self.at == len(data), "a wrong END, or more behind it")
+        need(not keys and done == len(rows) == len(places), "records without an entry")
+        self.reading = {"names": names, "content_digest": digest.hex(), "records": records}
 
     def take(self, count):
-        if self.at + count > len(self.data):
-            last = self.data[-64:].rjust(64)
-            offset, length, stated = unpack_from("<QQQ", last, 28)
-            ends = last[:12] == pack("<II4s", MAGIC, 56, b"END.")
-            ends = ends and crc32c(last[8:60]) == last[60:]
-            ends = ends and offset + length + 64 == stated == len(self.data)
-            raise RefusedError("corrupt" if self.whole or ends else "torn", "it ends early")
         self.at += count
+        need(self.at <= len(self.data), "it ends early", self.short)
         return self.data[self.at - count : self.at]
 
-    def comes(self, tag):
-        return self.data[self.at + 8 : self.at + 12] == tag
-
-    def piece(self, tag, wanted=None):
+    def piece(self, tag):  # its body; section 2.1
         magic, size, found = unpack("<II4s", self.take(12))
-        need(magic == MAGIC and found == tag, "another piece belongs here, or none")
-        need(8 <= size <= 8 + BODIES[tag], "a piece has an impossible size")
+        need(magic == MAGIC and found == tag and 8 <= size <= 8 + BODIES[tag], "no such piece here")
         content = tag + self.take(size - 4)
         need(crc32c(content[:-4]) == content[-4:], "the crc of a piece is wrong")
-        need(wanted in (None, content[4:-4]), "a piece is not what the records make it")
         return content[4:-4]
 
-    def block(self, offset, body):
-        *place, count, raw, stored = unpack_from("<16sIQIQQ", body)
-        at, rows, start = 48, [], 0
-        for _ in range(count):
-            length, at = read_varint(body, at)
-            rows, at = [*rows, (length, body[at : at + 4])], at + 4
-        need(at == len(body) and all(1 <= n <= 1 << 30 for n, _ in rows), "a line's length")
-        most = 65536 if raw <= 1 << 24 else 1
-        need(sum(n + 1 for n, _ in rows) == raw and 1 <= count <= most, "lengths or their sum")
-        bound = raw + (raw >> 8) + (max(KIB_128 - raw, 0) >> 11)
-        need(13 <= stored <= bound and raw <= stored // 4 * KIB_128, "an impossible frame")
-        need(place == [self.uuid, self.blocks, len(self.lines)], "of another stream or place")
-        block, self.blocks = inflate(self.take(stored), raw), self.blocks + 1
-        for length, crc in rows:
-            line, end = block[start : start + length], start + length + 1
-            need(crc32c(line) == crc, "the crc of a line is wrong")
-            need(block[end - 1] == 10 and not {10, 13} & set(line), "a line break is wrong")
-            self.places.append((len(self.lines), offset, self.at - offset, start, length))
-            self.records.append(record(line, self.names[0]))
-            self.lines, start = [*self.lines, line], end
 
-    def index(self):
-        rows, pages, sections, listed, done = {}, [], [], 0, 0
-        for found, place in zip(self.records, self.places, strict=True):
-            key = found["key"].encode()
-            need(key not in rows, "two records have one key")
-            rows[key] = varint(len(key)) + key + b"".join(map(varint, place))
-        keys = sorted(rows)
-        while self.comes(b"PAGE"):
-            start, body, own = self.at, self.piece(b"PAGE"), keys[listed:]
-            *begin, count, raw = unpack_from("<16sIII", body)
-            need(begin == [self.uuid, len(pages)] and 1 <= count <= 1024, "a wrong page")
-            entries = b"".join(rows[key] for key in own[:count])
-            need(raw <= 4 << 20 and inflate(body[28:], raw) == entries, "the entries are wrong")
-            place = b"".join(map(varint, (start, self.at - start, count)))
-            pages.append(varint(len(own[0])) + own[0] + place)
-            listed += count
-        while self.comes(b"DGST"):
-            start, body = self.at, self.piece(b"DGST")
-            *begin, count = unpack_from("<16sQI", body)
-            own = [sha256(line).digest()[:16] for line in self.lines[done : done + count]]
-            need(begin == [self.uuid, done] and 1 <= count <= 65536, "a wrong section")
-            need(body[28:] == b"".join(own) and len(own) == count, "a wrong digest")
-            sections.append(b"".join(map(varint, [start, self.at - start, count])))
-            done += count
-        self.facts = [done, self.blocks, sum(len(line) + 1 for line in self.lines), self.at]
-        totals = pack("<16sQQQ", self.uuid, *self.facts[:3]) + content_digest(self.lines)
-        totals += pack("<II", len(pages), len(sections)) + b"".join(pages + sections)
-        self.piece(b"INDX", totals)
-        self.facts.append(self.at - self.facts[3])
-        self.piece(b"END.", pack("<16sQQQQ", self.uuid, *self.facts[3:], self.at + 64, done))
-        need(listed == done == len(keys) and self.at == len(self.data), "something is left over")
+def record(line, kind):  # section 3
+    text = line.decode()
+    need("\r" not in text and not re.search(LONE, text.replace(r"\\", "__")), "CR, or a surrogate")
+    members = json.loads(text, parse_constant=int)  # int refuses NaN and its like
+    pairs = once(json.loads(text, object_pairs_hook=tuple))  # keeps names that stand twice
+    episode, notes = members.pop("episode_id"), members.pop("$exact", {})
+    need(once(pairs.get("$exact", ())).keys() <= members.keys(), "it annotates no member")
+    typed(once(pairs["episode_id"]), EPISODE)
+    typed(notes, dict.fromkeys(notes, ENTRIES))
+    need(not any(name.startswith("$") for name in members), "a reserved name", "unsupported")
+    texts = {name: members[name] for name in notes if notes[name] == [["", "text"]]}
+    members |= {name: json.loads(texts[name], parse_constant=int) for name in texts}
+    for name in notes.keys() - texts.keys():
+        restore(members, name, notes[name])
+    sub, attempt = members.get(SUB_KEYS.get(kind, "sub_key")), episode["attempt"]
+    key = episode["rollout_id"] + f"-a{attempt}" * (attempt > 0)
+    key += "" if sub is None else "/" + quote(sub.encode(), safe="").replace("~", "%7E")
+    need(len(key) <= 1024 and len(episode) == 2, "a key too long, or not two members")
+    return {"key": key, "line": text, "annotations": notes, "values": members, "texts": texts}
 
 
-def content_digest(lines):
-    rows = (pack("<Q", len(line)) + sha256(line).digest()[:16] for line in lines)
-    return sha256(b"".join(rows)).digest()
-
-
-def parse(text):
-    twice = []
-
-    def hook(pairs):
-        made = dict(pairs)
-        twice.extend([made] * (len(made) != len(pairs)))
-        return made
-
-    return json.loads(text, object_pairs_hook=hook, parse_constant=int), twice
-
-
-def record(line, kind):
-    (members, twice), text = parse(line.decode()), line.decode()
-    lone = (found[1] for found in re.finditer(PAIR, text.replace(r"\\", "")))
-    notes, episode = members.pop("$exact", {}), members.pop("episode_id")
-    inner = (members, notes, episode)
-    need(not any(made is own for made in twice for own in inner), "a name twice")
-    need(not any(lone) and all(type(own) is dict for own in inner), "no object, or not Unicode")
-    need(all(type(notes[name]) is list and notes[name] for name in notes), "no list of entries")
-    need(notes.keys() <= members.keys() and len(episode) == 2, "members are missing or too many")
-    rollout, attempt = episode["rollout_id"], episode["attempt"]
-    need(re.fullmatch(NAME, rollout) and not re.fullmatch(ATTEMPT, rollout), "a wrong rollout id")
-    need(type(attempt) is int and 0 <= attempt < 1 << 63, "a wrong attempt")
-    need(all(not name.startswith("$") for name in members), "a reserved name", "unsupported")
-    values = {name: restore(value, notes.get(name, [])) for name, value in members.items()}
-    sub, key = values.get(SUB_KEYS.get(kind, "sub_key")), rollout + f"-a{attempt}" * (attempt > 0)
-    if sub is not None:
-        sub = parse(sub)[0] if type(sub) is Text else sub
-        key += "/" + quote(sub.encode(), safe="").replace("~", "%7E")
-    need(len(key) <= 1024, "a key is too long")
-    return {"key": key, "line": text, "annotations": notes, "values": values}
-
-
-def restore(value, entries):
-    if entries == [["", "text"]] and type(value) is str:
-        return parse(value) and Text(value)
-    holder = [value]
+def restore(members, name, entries):  # section 4
     for pointer, tag, *arg in entries:
-        need(re.fullmatch(POINTER, pointer) and len(arg) < 2, "a malformed entry")
-        match = TAGS.fullmatch(tag)
-        starred = match["star"] == "*"
-        need(len(arg) == (starred or tag == "sur"), "an argument too many or too few")
-        parent, key = holder, 0
-        for token in pointer.split("/")[1:]:
+        parent, key = members, name
+        for token in pointer.split("/")[1:] + ["0"] * tag.endswith("*"):
             parent, key = parent[key], token.replace("~1", "/").replace("~0", "~")
             need(type(parent) in (list, dict), "a pointer leads into no container")
             if type(parent) is list:
-                key = int(re.fullmatch(INDEX, key)[0])
-        if not starred:
-            parent[key] = restored(parent[key], tag, *arg)
-            continue
-        need(type(parent[key]) is list, "the target is no array")
-        for index in runs(arg[0], len(parent[key])):
-            parent[key][index] = restored(parent[key][index], match["plain"])
-    return holder[0]
+                key = int(re.fullmatch("0|[1-9][0-9]*", key)[0])
+        keys = [key]  # with a star, elements of the target: its walk went one step further
+        if tag.endswith("*"):
+            ends = list(accumulate(arg.pop()))
+            keys = (n for a, b in zip(ends[::2], ends[1::2], strict=True) for n in range(a, b))
+        for key in keys:
+            parent[key] = restored(parent[key], tag.rstrip("*"), *arg)
 
 
-def runs(arg, length):
-    need(type(arg) is list and arg and sum(arg) <= length, "runs reach past the array")
-    need(all(type(n) is int and n >= (at > 0) for at, n in enumerate(arg)), "runs touch")
-    ends = list(accumulate(arg))
-    return [n for gap, end in zip(ends[::2], ends[1::2], strict=True) for n in range(gap, end)]
+def restored(stored, tag, codes=()):
+    need(type(stored) is {"tuple": list, "map": list, "sur": str}.get(tag, type(None)), "type")
+    if tag == "map":  # of lists (only they have list.copy); no later pointer leads into its type
+        return OrderedDict(once([*map(list.copy, stored)]))
+    if tag == "sur":
+        new = dict(zip(codes[::2], codes[1::2], strict=True))
+        need(codes[::2] == sorted(new) and {stored[at] for at in new} == {"\ufffd"}, "its indexes")
+        need(all(0xD800 <= code <= 0xDFFF for code in new.values()), "a code of no surrogate")
+        return "".join(chr(new.get(at, ord(c))) for at, c in enumerate(stored.encode().decode()))
+    return tuple(stored) if tag == "tuple" else float(tag)
 
 
-def restored(stored, tag, codes=None):
-    if tag in ("nan", "inf", "-inf"):
-        need(stored is None, "the target is not null")
-        return float(tag)
-    need(type(stored) is (str if tag == "sur" else list), "the target has another type")
-    if tag == "tuple":
-        return tuple(stored)
-    if tag == "map":
-        made = Map(stored) if all(type(pair) is list for pair in stored) else {}
-        need(len(made) == len(stored), "no pairs, or two keys are equal")
-        return made
-    need(codes and not re.search(LONE, stored), "no codes, or the target holds surrogates")
-    need(type(codes) is list and all(type(n) is int for n in codes), "malformed codes")
-    need(all(a < b for a, b in pairwise([-1, *codes[::2]])), "indexes that do not ascend")
-    chars = list(stored)
-    for index, code in zip(codes[::2], codes[1::2], strict=True):
-        need(chars[index] == "\ufffd" and 0xD800 <= code <= 0xDFFF, "no surrogate belongs there")
-        chars[index] = chr(code)
-    return "".join(chars)
+def load(path, size=0, digest=None):  # sections 1 and 7
+    need(path.resolve() == path and (path.is_file() or not path.exists()), "a link, or no file")
+    data = path.read_bytes()
+    need(len(data) >= size, f"{path} is too short", "torn")
+    need(not digest or (len(data), sha256(data).hexdigest()) == (size, digest), "another file")
+    return data
+
+
+def manifest(data, forms):  # section 5, in the order in which it judges
+    seal = b',"self":"sha256:%b"}\n' % sha256(data[:-83]).hexdigest().encode()
+    need(data[-83:-67] == seal[:16] or data[-3:] == seal[-3:], "it has no seal", "torn")
+    need(data[-83:] == seal, "the seal is broken")
+    stated = json.loads(data.decode("ascii"), object_pairs_hook=once, parse_constant=int)
+    need(stated.get("tombstone") is not True, "given up", "aborted")
+    version = [typed(stated, VERSION)[name] for name in VERSION]
+    need(version == ["ckptfmt", 1, []], "another version, or features", "unsupported")
+    return typed({"ledger_pins": [], **stated}, forms)
+
+
+def checkpoint(root):  # sections 1, 5 and 7
+    begun = [path.name for path in (*root.iterdir(), *root.glob("*/*/manifest.json"))]
+    need("checkpoint.json" in begun or "manifest.json" not in begun, "unpublished", "incomplete")
+    top, participants = manifest(load(root / "checkpoint.json"), CHECKPOINT), {}
+    need(top["scope"] in (None, sorted(set(top["scope"] or []))), "the scope is not sorted")
+    names = ["{kind}/{instance}".format_map(typed(row, EXPECTED)) for row in top["participants"]]
+    need(len({name.lower() for name in names}) == len(names), "a participant twice")
+    for name, row in zip(names, top["participants"], strict=True):
+        data = load(root / name / "manifest.json", row["manifest_bytes"], row["manifest_sha256"])
+        own, kind, rows, records = manifest(data, PARTICIPANT), row["kind"], [], []
+        owner = {"checkpoint_id": top["checkpoint_id"], "kind": kind, "instance": row["instance"]}
+        need(own == own | owner, "it is the manifest of another")
+        schema = kind if kind in SUB_KEYS else "generic"
+        typed(own, {"schema": f'"{schema}"', "schema_version": "1"}, "unsupported")
+        pins = [typed(pin, PIN)["name"] for pin in own["ledger_pins"]]
+        need(pins == sorted(set(pins)), "pins are not sorted")
+        for number, obj in enumerate(own["objects"]):
+            path = root / name / f"records-{own['token']}-{number:03}.jsonl.zst"
+            typed(obj, PIN | {"name": re.escape(f'"{path.name}"'), "first_ordinal": str(len(rows))})
+            stream = Stream(load(path, obj["size_bytes"], obj["sha256"]), "corrupt")
+            typed(obj, dict(zip(FACTS, map(str, stream.facts), strict=True)))
+            rows, records = rows + stream.rows, records + stream.reading["records"]
+        made = {"record_count": len(rows), "content_digest": sha256(b"".join(rows)).hexdigest()}
+        made["episode_ids"] = sorted({one["key"].split("/")[0] for one in records})
+        need(own == own | made and len({one["key"] for one in records}) == len(rows), "its records")
+        participants[name] = {"content_digest": own["content_digest"], "records": records}
+    return {"sequence": top["sequence"], "scope": top["scope"], "participants": participants}
+
+
+def read(folder):  # a stream or a checkpoint
+    try:
+        if (folder / "checkpoint").is_dir():
+            return checkpoint((folder / "checkpoint").resolve())
+        return Stream((folder / "records.jsonl.zst").read_bytes()).reading
+    except (*MISFITS, zstandard.ZstdError) as misfit:  # no form that this reader expects
+        code = "missing" if isinstance(misfit, FileNotFoundError) else "corrupt"
+        raise RefusedError(code, repr(misfit)) from misfit

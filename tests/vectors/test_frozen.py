@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vectors import generate, mini_checkpoint
+from tests.vectors import generate, mini_reader
 from tests.vectors.cases import FIXTURES, HOSTILE, VECTORS, case_folders
 
 
@@ -45,4 +45,4 @@ def test_what_the_generator_makes_reads_the_same_whatever_compressed_it(made: Pa
     for folder in case_folders(VECTORS):
         if "error" not in json.loads((folder / "expected.json").read_text()):
             again = made / folder.relative_to(FIXTURES)
-            assert repr(mini_checkpoint.read(again)) == repr(mini_checkpoint.read(folder))
+            assert repr(mini_reader.read(again)) == repr(mini_reader.read(folder))

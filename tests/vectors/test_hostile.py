@@ -15,7 +15,7 @@ from ckptfmt.rules import Severity
 from ckptfmt.store.local import LocalStore
 from ckptfmt.verify import Level, verify
 from tests.support.tools import ROOT
-from tests.vectors import mini_checkpoint, our_reader
+from tests.vectors import mini_reader, our_reader
 from tests.vectors.cases import HOSTILE, case_folders
 from tests.vectors.mini_reader import RefusedError
 
@@ -54,7 +54,7 @@ def expected(folder: Path) -> str:
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_mini_reader_refuses_every_hostile_case(folder: Path) -> None:
     with pytest.raises(RefusedError) as refused:
-        mini_checkpoint.read(folder)
+        mini_reader.read(folder)
     assert refused.value.args[0] == expected(folder)
 
 
