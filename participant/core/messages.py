@@ -163,10 +163,10 @@ def _check(request: Request) -> None:
 def _episodes(request: Request) -> tuple[EpisodeId, ...]:
     if not isinstance(request, Retire | Commit | Restore):
         return ()
-    named = tuple(ref.episode.check_length() for ref in request.episode_ids or ())
-    if isinstance(request, Restore):
-        for episode in named:
-            episode.continuation.check_length()
+    named = tuple(ref.episode for ref in request.episode_ids or ())
+    for episode in named:
+        # What a restore installs is the next attempt, whose key may be a digit longer.
+        (episode.continuation if isinstance(request, Restore) else episode).check_length()
     return named
 
 

@@ -18,8 +18,9 @@ class EpisodeClient:
     """Calls model and resources servers for the episode being served.
 
     The call may wait at the other end as long as a checkpoint is open, so nothing but the
-    making of a connection is timed.  Nothing is sent twice: whether a request whose reply
-    was lost has been carried out only its sender's logic can tell.
+    making of a connection is timed.  No POST or PATCH is sent twice: whether a request whose
+    reply was lost has been carried out only its sender's logic can tell.  The other methods
+    HTTP declares safe to repeat, and aiohttp does so once.
     """
 
     def __init__(self, session: aiohttp.ClientSession, *, is_enabled: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,6 +36,8 @@ class ServedCallMiddleware:
             await self._app(scope, receive, send)
             return
         call.scope = scope
+        # Asked when it is retired: by then the router has noted whom it called.
+        call.execution.is_in_thread = lambda: _is_in_thread(scope)
         reply = _Reply(call, self._hooks, receive, send)
         async with reply.replay:
             await reply.begin()
@@ -41,11 +45,22 @@ class ServedCallMiddleware:
                 await self._hooks.call_begins(call)
                 await self._app(scope, receive, reply.send)
             except Exception:
+                call.has_failed = True
                 # A failure is an answer too: it must not leave either before resume.
                 await reply.hold()
                 raise
             finally:
                 await self._hooks.call_ends(call)
+
+
+def _is_in_thread(scope: Scope) -> bool:
+    """Whether a plain function serves the request, for which Starlette takes a thread."""
+    endpoint = scope.get("endpoint")
+    if inspect.isclass(endpoint):
+        endpoint = getattr(endpoint, scope["method"].lower(), None)
+    while isinstance(endpoint, functools.partial):
+        endpoint = endpoint.func
+    return inspect.isroutine(endpoint) and not inspect.iscoroutinefunction(endpoint)
 
 
 class _Reply:

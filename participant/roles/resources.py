@@ -79,6 +79,8 @@ class ResourcesHooks(DefaultHooks):
 
     def __init__(self) -> None:
         self.__sessions = SessionTable()
+        self.__entered: dict[ServedCall, str] = {}
+        self.__bound: dict[ServedCall, str] = {}
         self.__ended: dict[ServedCall, str] = {}
         self.__name = type(self).__name__
         self.__mode = vars(type(self)).get("checkpoint_mode")
@@ -146,6 +148,8 @@ class ResourcesHooks(DefaultHooks):
             )
         if session_id is not None and suffix != SEED:
             self.__sessions.touch(session_id)
+        if session_id is not None and bound is not None:
+            self.__entered[call] = session_id
 
     async def call_replies(self, call: ServedCall, status: int) -> Mapping[str, str]:
         """Bind or end the session of the call, if it succeeded."""
@@ -154,13 +158,13 @@ class ResourcesHooks(DefaultHooks):
             return {}
         if suffix == SEED:
             assert call.episode is not None  # The route requires one.
-            await self.__seeded(session_id, call.episode)
+            await self.__seeded(call, session_id, call.episode)
             return {VERIFY_HEADER: self.__verify}
         if session_id is not None:
             self.__ended[call] = session_id
         return {}
 
-    async def __seeded(self, session_id: str | None, episode: EpisodeId) -> None:
+    async def __seeded(self, call: ServedCall, session_id: str | None, episode: EpisodeId) -> None:
         if session_id is None:
             if self.__mode == "exported":
                 raise InternalError(f"{self.__name} seeded a session and does not name it")
@@ -170,14 +174,20 @@ class ResourcesHooks(DefaultHooks):
             if untouched != session_id:
                 await self.__retire(untouched)
         self.__sessions.bind(session_id, episode)
+        self.__bound[call] = session_id
 
     async def call_ends(self, call: ServedCall) -> None:
         """Nothing is left of a session that ended, nor of a seed that did not succeed."""
         session_id = self.__ended.pop(call, None)
+        entered = self.__entered.pop(call, None)
+        if entered is not None and self.__sessions.episode_of(entered) is None:
+            session_id = entered  # It ended meanwhile, and the call may have made it anew.
         if call.route.suffix == SEED:
-            named = self.session_of(call)
-            is_bound = named is None or self.__sessions.episode_of(named) is not None
-            session_id = None if is_bound else named
+            bound, named = self.__bound.pop(call, None), self.session_of(call)
+            if bound is None and named is not None and self.__sessions.episode_of(named) is None:
+                session_id = named
+            elif call.has_failed:
+                session_id = bound  # The reply broke off: nobody has this session.
         if session_id is not None:
             await self.__retire(session_id)
 

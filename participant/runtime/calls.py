@@ -21,13 +21,15 @@ class ServedCall:
     """A call that was admitted.
 
     ``scope`` is the ASGI scope; once the server's own middleware has seen the call, what
-    that put there (``session``, say) is in it.
+    that put there (``session``, say) is in it.  ``has_failed`` once the server's code has raised,
+    also in the middle of a reply that began well.
     """
 
     route: GatedRoute
     episode: EpisodeId | None
     execution: Execution
     scope: Mapping[str, Any]
+    has_failed: bool = False
 
 
 current_call: ContextVar[ServedCall | None] = ContextVar("current_call", default=None)

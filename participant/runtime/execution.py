@@ -44,7 +44,8 @@ class Execution:
     """One call; made by :class:`participant.runtime.admission.Admission`.
 
     ``boundary_state`` is what :meth:`boundary` recorded last, None before the first one;
-    whoever exports the episode takes it from here.
+    whoever exports the episode takes it from here.  ``is_in_thread`` says whether it is carried
+    out by a thread just now, which nothing can stop: a retire then waits for its end.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Execution:
         self.episode = episode
         self.boundary_state: Any = None
         self.is_retired = False
+        self.is_in_thread: Callable[[], bool] = lambda: False
         self.state = StepState.RUNNING
         self.clock = clock
         self._post = post
@@ -188,9 +190,9 @@ class Execution:
         self.wake()
 
     def retire(self) -> None:
-        """Cancel it, inner tasks included, unless it is in its final clean-up."""
+        """Cancel it, inner tasks included, unless it is in its final clean-up or in a thread."""
         self.is_retired = True
-        if not self._shields:
+        if not self._shields and not self.is_in_thread():
             self._cancel()
 
     def keep_time(self) -> None:

@@ -17,6 +17,7 @@ RESTORE = "tests/faults/test_participant_restore.py::"
 ADMISSION = "tests/participant/runtime/test_admission.py::"
 ROUTES = "tests/participant/http/test_routes.py::"
 GATED = "tests/participant/http/test_admission.py::"
+JOBS = "tests/participant/runtime/test_jobs.py::"
 PHASES = CORE + "test_phases.py::"
 MACHINE = CORE + "test_machine.py::"
 
@@ -283,8 +284,8 @@ MUTANTS = [
     Mutant(
         "interrupt the final clean-up",
         "runtime/execution.py",
-        "        if not self._shields:\n            self._cancel()\n",
-        "        self._cancel()\n",
+        "if not self._shields and not self.is_in_thread():\n",
+        "if not self.is_in_thread():\n",
         ADMISSION + "final_clean_up",
     ),
     Mutant(
@@ -416,8 +417,8 @@ MUTANTS = [
     Mutant(
         "any bearer will do",
         "http/endpoint.py",
-        'if not hmac.compare_digest(given, f"Bearer {token}".encode()):',
-        "if not given:",
+        'if not matches or scheme.lower() != "bearer":',
+        'if scheme.lower() != "bearer":',
         ROUTES + "missing_or_wrong_bearer",
     ),
     Mutant(
@@ -484,5 +485,75 @@ MUTANTS = [
         "        state.check_id(request)\n        state.committing.check_arguments(request)\n"
         "        self._check_scope(request)\n",
         MACHINE + "where_a_scope_is_needed",
+    ),
+    Mutant(
+        "let a call that was woken wait for ever, though it is retired",
+        "runtime/execution.py",
+        "            if self._refusal is not None:\n                raise self._refusal\n",
+        "",
+        ADMISSION + "woken_and_is_retired",
+    ),
+    Mutant(
+        "cut a clean-up short",
+        "http/admission.py",
+        "stack.enter_context(execution.finishing())",
+        "pass",
+        GATED + "does_not_cut_it_short",
+    ),
+    Mutant(
+        "admit a call whose body was cut",
+        "http/admission.py",
+        '            if message["type"] == "http.disconnect":\n',
+        "            if False:\n",
+        GATED + "body_is_cut",
+    ),
+    Mutant(
+        "keep what was loaded for a restore that was given up",
+        "runtime/jobs.py",
+        "if effect.number in self._loads:",
+        "if True:",
+        JOBS + "leaves_no_records",
+    ),
+    Mutant(
+        "look twice at what can be looked at once",
+        "runtime/jobs.py",
+        "_Taken(tuple(export.records), ",
+        "_Taken(export.records, ",
+        JOBS + "once_only",
+    ),
+    Mutant(
+        "begin a write that cannot be called off yet",
+        "runtime/jobs.py",
+        "                self._saves[number].publication = publication\n",
+        "",
+        JOBS + "called_off_before",
+    ),
+    Mutant(
+        "lose the episode in a redirect",
+        "http/rollout_prefix.py",
+        "prefixed(target.path.removeprefix(root), episode)",
+        "target.path.removeprefix(root)",
+        "tests/participant/http/test_rollout_prefix.py::redirect_keeps",
+    ),
+    Mutant(
+        "look for the prefix where the app is not mounted",
+        "http/rollout_prefix.py",
+        "split_prefix(route_path(scope))",
+        'split_prefix(scope["path"])',
+        "tests/participant/http/test_rollout_prefix.py::mounted_at",
+    ),
+    Mutant(
+        "install half a participant",
+        "install.py",
+        "    check_mountable(app)\n",
+        "",
+        "tests/participant/http/test_mount.py::takes_none",
+    ),
+    Mutant(
+        "let go of a thread that is retired",
+        "runtime/execution.py",
+        "if not self._shields and not self.is_in_thread():",
+        "if not self._shields:",
+        "tests/participant/http/test_served.py::thread_carries_out",
     ),
 ]

@@ -37,8 +37,8 @@ MUTANTS = [
     Mutant(
         "leave what a failed seed had built",
         "roles/resources.py",
-        "session_id = None if is_bound else named",
-        "session_id = None",
+        "                session_id = named\n",
+        "                session_id = None\n",
         RESOURCES + "failed_seed_leaves_nothing",
     ),
     Mutant(
@@ -281,5 +281,26 @@ MUTANTS = [
         "            await self.hold()\n            try:\n",
         "            try:\n",
         SERVED + "reply_is_held",
+    ),
+    Mutant(
+        "keep the session of a seed whose reply broke off",
+        "roles/resources.py",
+        "            elif call.has_failed:\n",
+        "            elif False:\n",
+        RESOURCES + "reply_breaks_off",
+    ),
+    Mutant(
+        "retire the session that a second seed did not replace",
+        "roles/resources.py",
+        "self.__sessions.episode_of(named) is None:\n                session_id = named",
+        "True:\n                session_id = named",
+        RESOURCES + "does_not_harm_the_session",
+    ),
+    Mutant(
+        "keep what a late tool makes of a session that has ended",
+        "roles/resources.py",
+        "            session_id = entered  #",
+        "            pass  #",
+        RESOURCES + "outlasts_its_session",
     ),
 ]

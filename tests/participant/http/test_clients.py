@@ -150,3 +150,33 @@ async def test_the_episode_served_is_the_episode_called_for() -> None:
         assert await text(enabled, "/ng-rollout/mine/free") == "mine"
         assert await text(disabled, "/free") == "nobody"
         current_episode.reset(token)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_a_call_whose_reply_is_lost_is_not_sent_again(method: str) -> None:
+    """P35: also on a connection that was kept alive, where its breaking may be no news."""
+    heard = 0
+
+    async def lose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                heard += 1
+                if heard == 2:
+                    break
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(lose, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mutate"
+    async with aiohttp.ClientSession() as session:
+        client = EpisodeClient(session, is_enabled=True)
+        async with client.request(method, url, episode=EpisodeId("r")) as response:
+            assert response.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            async with client.request(method, url, episode=EpisodeId("r")):
+                pass
+    assert heard == 2
+    server.close()
+    await server.wait_closed()

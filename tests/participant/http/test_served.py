@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -22,6 +27,7 @@ from participant.runtime.calls import current_call
 from participant.runtime.shell import Components
 from participant.testing.asgi import request
 from participant.testing.clock import settle
+from tests.support.participants import until
 from tests.support.role_servers import SETTINGS, RoleServer, refs
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +196,53 @@ async def test_a_control_route_is_never_gated() -> None:
     assert told.served == []
     await told.well("resume")
     assert (await waiting.reply()).status == 200
+
+
+class Threaded(HTTPEndpoint):
+    """A class whose method is a plain function."""
+
+    def post(self, request: Request) -> PlainTextResponse:
+        """Take as long as the test likes."""
+        return take_long(request)
+
+
+def take_long(request: Request) -> PlainTextResponse:
+    """A plain function, which a thread carries out."""
+    request.app.state.begun.set()
+    assert request.app.state.go.wait(30)
+    request.app.state.done.append("the old one wrote")
+    return PlainTextResponse("done")
+
+
+@pytest.mark.parametrize("framework", [Starlette, FastAPI])
+@pytest.mark.parametrize("endpoint", [take_long, Threaded, functools.partial(take_long)])
+async def test_a_retire_waits_for_a_call_that_a_thread_carries_out(
+    framework: type[Starlette], endpoint: Any
+) -> None:
+    """P64, P71: a cancellation would let go of the thread, and it would write afterwards."""
+
+    def make(components: Components) -> Starlette:
+        app = framework()
+        if isinstance(app, FastAPI) and inspect.isfunction(endpoint):
+            app.post("/waited", response_model=None)(endpoint)
+        else:
+            app.router.routes.append(Route("/waited", endpoint, methods=["POST"]))
+        participant.install(
+            app, Listening(), SETTINGS, kind="any", instance="a", components=components
+        )
+        app.add_middleware(NamingUsers)
+        return app
+
+    server = RoleServer(make)
+    state = server.app.state
+    state.begun, state.go, state.done = threading.Event(), threading.Event(), []
+    call = server.begin("/waited", R1)
+    await until(state.begun.is_set)
+    retire = asyncio.ensure_future(server.well("retire", episode_ids=refs(R1)))
+    await settle()
+    assert not retire.done()
+    assert (await server.begin("/waited", R1).reply()).status == 409
+    state.go.set()
+    assert await retire == {"retired": ["r1"]}
+    assert state.done == ["the old one wrote"]
+    assert (await call.reply()).body == b"done"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 import participant
@@ -180,6 +180,51 @@ async def test_a_seed_that_fails_again_does_not_harm_the_session_that_there_is()
     assert await server.counts() == {"inflight": 0, "sessions": 1}
 
 
+async def test_a_seed_whose_reply_breaks_off_leaves_nothing_behind() -> None:
+    """P99: it was bound when its first byte left, and nobody has the rest."""
+    server = Server()
+
+    async def seed(request: Request) -> StreamingResponse:
+        request.session["session_id"] = "cut"
+        server.hooks.notes["cut"] = []
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"half"
+            raise RuntimeError("the rest failed")
+
+        return StreamingResponse(body())
+
+    server.app.router.routes.insert(0, Route("/seed_session", seed, methods=["POST"]))
+    with pytest.raises(RuntimeError):
+        await Client(server, R1).post("/seed_session")
+    assert await server.counts() == {"inflight": 0, "sessions": 0}
+    assert server.hooks.notes == {}
+
+
+@pytest.mark.parametrize("failure", ["seed_session", "raise"])
+async def test_a_second_seed_that_fails_does_not_harm_the_session_that_there_is(
+    failure: str,
+) -> None:
+    """Whether it raises or refuses, of this attempt or of another one."""
+    server = Server()
+    client = Client(server, R1)
+    await client.get("/seed_session")
+    await client.get("/note", text="kept")
+
+    async def again(request: Request) -> JSONResponse:
+        if failure == "raise":
+            raise RuntimeError("no room")
+        return JSONResponse({}, 503)
+
+    server.app.router.routes.insert(0, Route("/seed_session", again, methods=["POST"]))
+    with contextlib.suppress(RuntimeError):
+        await client.post("/seed_session")
+    other = Client(server, R1.continuation, client.cookie)
+    assert code_of(await other.post("/seed_session")) == (409, "stale_attempt")
+    assert server.hooks.notes == {"s0": ["kept"]}
+    assert await server.counts() == {"inflight": 0, "sessions": 1}
+
+
 async def test_a_retired_seed_frees_what_it_had_built() -> None:
     server = Server()
     server.hooks.go.clear()
@@ -203,6 +248,26 @@ async def test_a_tool_of_a_session_that_is_not_here_is_refused_and_leaves_no_key
     assert fresh.hooks.notes == {}
     assert (await Client(fresh, R1, client.cookie).post("/close_session")).status == 200
     assert (await fresh.well("prepare"))["phase"] == "prepared"
+
+
+async def test_a_tool_that_outlasts_its_session_does_not_bring_it_back() -> None:
+    """P99: a client gave the tool up, and closed; what the tool makes then is nobody's."""
+    server = Server()
+    client = Client(server, R1)
+    await client.get("/seed_session")
+    server.hooks.go.clear()
+    note = client.begin("/note", text="late")
+    await settle()
+
+    async def close(request: Request) -> JSONResponse:
+        return JSONResponse({})
+
+    server.app.router.routes.insert(0, Route("/close_session", close, methods=["POST"]))
+    await client.get("/close_session")
+    server.hooks.go.set()
+    assert (await note.reply()).json == {"notes": ["late"]}
+    assert server.hooks.notes == {}
+    assert await server.counts() == {"inflight": 0, "sessions": 0}
 
 
 async def test_a_session_serves_only_its_own_episode_and_only_under_the_prefix() -> None:

@@ -121,14 +121,18 @@ async def test_a_write_called_off_before_its_task_had_a_turn_publishes_nothing(
     def make() -> Export:
         # Ready to run before the task of the write, which this export is followed by.
         resumes.append(world.begin("resume"))
+        # Its lease must not be taken for that of the first.
+        resumes.append(world.begin("prepare", "next"))
         return Export([record(R1)])
 
     world = await exporting(make)
     with pytest.raises(StaleCheckpointError):
         await world.send("commit")
     await asyncio.gather(*resumes)
-    await check_at_rest(world)
+    await until(lambda: world.participant.table_sizes["tasks"] == 0)
     assert published(world) == []
+    await world.send("resume", "next")
+    await check_at_rest(world)
     assert caplog.text == ""
 
 
