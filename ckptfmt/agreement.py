@@ -15,7 +15,7 @@ from ckptfmt.errors import CkptError, CorruptError
 from ckptfmt.identity import EpisodeId
 from ckptfmt.record import Record, episode_of
 from ckptfmt.schema import TypedRecord
-from ckptfmt.stream import Entry, RecordStream, StoredLine
+from ckptfmt.stream import Entry, LongLine, RecordStream, StoredLine
 from ckptfmt.stream.tally import sum_of
 
 __all__ = ["Agreement"]
@@ -43,15 +43,27 @@ class Agreement:
         """
         stored_digests = stream.digests()
         for stored in stream.lines(digests=digests):
-            digest = next(stored_digests, None)
-            if digest is None:
-                break
-            self._content.update(len(stored.line).to_bytes(8, "little") + digest)
+            self._take(len(stored.line), stored_digests)
             yield stored
-        else:
-            if next(stored_digests, None) is None:
-                return
-        raise CorruptError("the index has not one digest for each record")
+        _check_exhausted(stored_digests)
+
+    def lines_or_long(self, stream: RecordStream) -> Iterator[StoredLine | LongLine]:
+        """As :meth:`lines`; what is large is not held.
+
+        Raises:
+            DataError, StorageError: as :meth:`RecordStream.lines_or_long`.
+        """
+        stored_digests = stream.digests()
+        for stored in stream.lines_or_long():
+            self._take(stored.size_bytes, stored_digests)
+            yield stored
+        _check_exhausted(stored_digests)
+
+    def _take(self, size_bytes: int, digests: Iterator[bytes]) -> None:
+        digest = next(digests, None)
+        if digest is None:
+            raise _unequal()
+        self._content.update(size_bytes.to_bytes(8, "little") + digest)
 
     def concerns(self, line: bytes) -> bool:
         """Whether the record is in scope.
@@ -108,3 +120,12 @@ class Agreement:
             for key, following in pairwise(heapq.merge(*keys)):
                 if key == following:
                     yield "key", CorruptError("two records have the same key").at(key=key)
+
+
+def _check_exhausted(digests: Iterator[bytes]) -> None:
+    if next(digests, None) is not None:
+        raise _unequal()
+
+
+def _unequal() -> CorruptError:
+    return CorruptError("the index has not one digest for each record")

@@ -4,31 +4,34 @@ A *run* is the directory that holds checkpoints, a *checkpoint* one folder of it
 are given as a path, or as a :class:`~ckptfmt.store.base.Store` whose root they are.
 
 Nothing here does anything of its own: :mod:`~ckptfmt.participant_writer` and
-:mod:`~ckptfmt.publish` write, :mod:`~ckptfmt.checkpoint_reader` reads, :mod:`~ckptfmt.run`
-lists, :mod:`~ckptfmt.verify` judges, :mod:`~ckptfmt.recover` salvages,
-:mod:`~ckptfmt.diff` compares and :mod:`~ckptfmt.leftovers` cleans up.
+:mod:`~ckptfmt.publish` write, :mod:`~ckptfmt.checkpoint_reader` and
+:mod:`~ckptfmt.participant_reader` read, :mod:`~ckptfmt.run` lists, :mod:`~ckptfmt.verify`
+judges, :mod:`~ckptfmt.recover` salvages, :mod:`~ckptfmt.diff` compares and
+:mod:`~ckptfmt.leftovers` cleans up.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ckptfmt import diff as diffs
 from ckptfmt import layouts, leftovers, publish, recover, run
 from ckptfmt import verify as verifying
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.commit import Outcome
 from ckptfmt.diff import Change
-from ckptfmt.errors import CkptError
+from ckptfmt.errors import CapabilityError, CkptError
 from ckptfmt.identity import ParticipantId
 from ckptfmt.layout import Folder
 from ckptfmt.leftovers import GcPlan
 from ckptfmt.manifest import CheckpointManifest
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.publish import About
 from ckptfmt.record import Record
-from ckptfmt.recover import Recovery
+from ckptfmt.recovery import Recovery
 from ckptfmt.rules import Finding
 from ckptfmt.run import CheckpointEntry, Latest
 from ckptfmt.schema import TypedRecord
@@ -42,6 +45,7 @@ __all__ = [
     "Place",
     "apply_gc",
     "diff",
+    "is_remote",
     "latest",
     "list_checkpoints",
     "open_checkpoint",
@@ -56,12 +60,27 @@ Place: TypeAlias = "Store | str | os.PathLike[str]"
 """A directory: its path, or the store whose root it is."""
 
 
+# A drive letter is no scheme.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is the URL of a remote store."""
+    return _SCHEME.match(path) is not None
+
+
 def store_at(place: Place) -> Store:
     """The store of a place; a path becomes a :class:`LocalStore`.
 
     Raises:
+        CapabilityError: the path is of a remote store; as a directory it would be created here.
         NameRefusedError: the path is empty or holds a NUL.
     """
+    if isinstance(place, str) and is_remote(place):
+        raise CapabilityError(
+            f"{place[:200]!a} is in a remote store, which this release cannot reach",
+            advice="use a local directory",
+        )
     return LocalStore(place) if isinstance(place, (str, os.PathLike)) else place
 
 
@@ -80,6 +99,7 @@ def open_checkpoint(checkpoint: Place) -> Checkpoint:
 
     Raises:
         DataError: it is missing, incomplete, aborted, torn, corrupt or unsupported.
+        StorageError: it cannot be read.
     """
     return layouts.open_checkpoint(store_at(checkpoint))
 

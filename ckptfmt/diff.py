@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.identity import EpisodeId, ParticipantId
+from ckptfmt.participant_reader import ParticipantReader
 
 __all__ = ["Change", "ChangeKind", "diff_checkpoints", "diff_participants"]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckptfmt.exact import pointer
+from ckptfmt.exact.text import from_any_stack
 
 __all__ = ["duplicate_members"]
 
@@ -21,7 +22,7 @@ def duplicate_members(text: bytes) -> Iterator[str]:
 
     ``text`` is JSON that is no deeper than the format permits.
     """
-    root = json.loads(text, object_pairs_hook=_Members, parse_int=len, parse_float=len)
+    root = from_any_stack(_split, text)
     waiting: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
     while waiting:
         path, value = waiting.pop()
@@ -37,6 +38,10 @@ def duplicate_members(text: bytes) -> Iterator[str]:
             continue
         nested = [item for item in children if isinstance(item[1], list | _Members)]
         waiting += [((*path, step), child) for step, child in reversed(nested)]
+
+
+def _split(text: bytes) -> Any:
+    return json.loads(text, object_pairs_hook=_Members, parse_int=len, parse_float=len)
 
 
 class _Members:

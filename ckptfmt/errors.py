@@ -131,7 +131,8 @@ class RefusedError(CkptError):
 
 
 class ValueRefusedError(RefusedError):
-    """A Python value that the format does not carry (bytes, set, datetime, subclasses, ...)."""
+    """A Python value that the format does not carry (bytes, set, datetime, subclasses, ...), or
+    a record of another schema than its participant's."""
 
     code = "value_refused"
 

@@ -3,11 +3,15 @@
 Decoding makes tens of thousands of live objects and no garbage; collections in
 between only walk them.  The pause is counted, so that nested and concurrent
 users together give the process its own setting back.
+
+A child of fork has none of the other threads: those that paused the collector in its parent
+will not give it back there, so the child begins with nobody pausing.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,15 +30,18 @@ def gc_paused() -> Iterator[None]:
     with _lock:
         if _users == 0:
             _was_enabled = gc.isenabled()
-            gc.disable()
+        # Counted while it rests, and not after: a fork may come in between.
         _users += 1
+        gc.disable()
     try:
         yield
     finally:
         with _lock:
-            _users -= 1
-            if _users == 0 and _was_enabled:
+            if _users == 1 and _was_enabled:
                 gc.enable()
+            # In a child of fork nobody is counted, whoever made it inside the block.
+            if _users:
+                _users -= 1
 
 
 @contextmanager
@@ -50,3 +57,14 @@ def bulk_decode() -> Iterator[None]:
         if gc.get_freeze_count() == 0:
             gc.freeze()
             gc.unfreeze()
+
+
+def _begin_child() -> None:
+    global _lock, _users
+    _lock = threading.Lock()
+    if _users and _was_enabled:
+        gc.enable()
+    _users = 0
+
+
+os.register_at_fork(after_in_child=_begin_child)

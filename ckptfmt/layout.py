@@ -13,7 +13,7 @@ from typing import Final
 
 from ckptfmt.errors import NameRefusedError
 from ckptfmt.identity import ParticipantId
-from ckptfmt.store.names import final_name, join_name
+from ckptfmt.store.names import PROBE_NAME, final_name, join_name
 from ckptfmt.wire import TOKEN_BYTES
 
 __all__ = [
@@ -100,4 +100,4 @@ def is_own(name: str) -> bool:
 
 def is_leftover(name: str) -> bool:
     """Whether ``name`` is one that only an unfinished write leaves behind."""
-    return final_name(name) in (CHECKPOINT_NAME, MANIFEST_NAME, LATEST_NAME)
+    return final_name(name) in (CHECKPOINT_NAME, MANIFEST_NAME, LATEST_NAME, PROBE_NAME)

@@ -6,12 +6,13 @@ Ours is looked for first and costs nothing more.
 from __future__ import annotations
 
 from ckptfmt import checkpoint_reader
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import IncompleteError, MissingError
 from ckptfmt.identity import ParticipantId
 from ckptfmt.layout import Folder
 from ckptfmt.nemo_gym.layout import gym_folder, gym_participants
 from ckptfmt.nemo_gym.reader import GymCheckpoint, GymReader
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.store.base import Store
 
 __all__ = ["open_checkpoint", "open_participant", "participants_in"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import Checkpoint, participants_in
 from ckptfmt.errors import (
     AbortedError,
     CkptError,
@@ -22,8 +22,9 @@ from ckptfmt.errors import (
 from ckptfmt.identity import ParticipantId
 from ckptfmt.layout import LATEST_NAME, MANIFEST_NAME, Folder, is_leftover, is_own
 from ckptfmt.nemo_gym.layout import gym_folder
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.store.base import Store
-from ckptfmt.store.names import join_name
+from ckptfmt.store.names import is_name, join_name
 
 __all__ = ["GcPlan", "Kept", "apply_gc", "plan_gc"]
 
@@ -61,9 +62,9 @@ def plan_gc(store: Store) -> GcPlan:
     delete: list[str] = []
     kept: list[Kept] = []
     for entry in store.entries():
-        if entry.kind != "dir":
+        if entry.kind != "dir" or not is_name(entry.name):
             if is_leftover(entry.name):
-                kept.append(Kept(entry.name, "a hint may be in the making; it is one small file"))
+                kept.append(Kept(entry.name, "a write may be under way; it is one small file"))
             elif entry.name != LATEST_NAME:
                 kept.append(Kept(entry.name, "not ours"))
             continue
@@ -106,15 +107,19 @@ def _reason(store: Store, folder: Folder) -> str:
 def _strangers(
     store: Store, folder: Folder, participants: list[ParticipantId], closed: bool
 ) -> Iterator[tuple[str, str | None]]:
-    kinds = {participant.kind for participant in participants}
-    for entry in store.entries(folder.prefix):
-        name = join_name(folder.prefix, entry.name)
-        if name == folder.aggregate or (entry.kind == "dir" and entry.name in kinds):
-            continue
-        if entry.kind == "file" and is_leftover(entry.name):
-            yield name, None if closed else "the checkpoint may still be in the making"
-        else:
-            yield name, "not ours"
+    known = {folder.aggregate: "file"}
+    for participant in participants:
+        known[folder.kind(participant.kind)] = known[folder.participant(participant)] = "dir"
+    kinds = sorted({folder.kind(participant.kind) for participant in participants})
+    for prefix in (folder.prefix, *kinds):
+        for entry in store.entries(prefix):
+            name = join_name(prefix, entry.name)
+            if known.get(name) == entry.kind:
+                continue
+            if entry.kind == "file" and is_leftover(entry.name):
+                yield name, None if closed else "the checkpoint may still be in the making"
+            else:
+                yield name, "not ours"
 
 
 def _participant_leftovers(

@@ -12,18 +12,21 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from ckptfmt.errors import (
     CorruptError,
+    DepthError,
     NameRefusedError,
     RefusedError,
     SizeError,
     TornError,
     UnsupportedError,
 )
+from ckptfmt.exact.text import from_any_stack
 from ckptfmt.identity import EpisodeId, ParticipantId, check_name
 from ckptfmt.layout import DataName
 from ckptfmt.ledger_pin import LedgerPin, check_pins
@@ -73,7 +76,7 @@ class Provenance(_Part, frozen=True, kw_only=True):
     python: str
     host: str
     created_at: str
-    user: dict[str, str] = {}
+    user: dict[str, str]
 
 
 class DataObject(_Part, frozen=True, kw_only=True):
@@ -233,11 +236,21 @@ def decode_manifest(data: bytes, expected: type[_Body]) -> Sealed[_Body] | Seale
         CorruptError: it is not what was written, or not a manifest; the member is named.
         UnsupportedError: a newer major version, or required features that are missing here.
     """
+    try:
+        return from_any_stack(partial(_decoded, expected=expected), data)
+    except DepthError as error:
+        raise CorruptError(f"the manifest is not JSON: {error.message}") from error
+
+
+def _decoded(data: bytes, expected: type[_Body]) -> Sealed[_Body] | Sealed[Tombstone]:
     members = _unseal(data)
     if members.get("tombstone") is not None:
         return Sealed(_typed(members, Tombstone), data)
     _check_version(members)
     body = _typed(members, expected)
+    # The defaults of the types are for writers: nothing is made up for a reader.
+    if missing := set(body.__struct_fields__) - members.keys() - _LEFT_OUT_IF_EMPTY:
+        raise CorruptError(f"the manifest has no member {min(missing)}")
     _check(body)
     known = {*body.__struct_fields__, "self"}
     return Sealed(body, data, {n: bytes(raw) for n, raw in members.items() if n not in known})
@@ -259,7 +272,7 @@ def _unseal(data: bytes) -> dict[str, msgspec.Raw]:
         raise CorruptError("the manifest's content does not match its own digest").at(offset=0)
     try:
         json.loads(data, object_pairs_hook=_refuse_twins, parse_int=len, parse_float=len)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CorruptError(f"the manifest is not JSON: {error}") from error
     return split_members(data.removesuffix(b"\n"), "the manifest")
 

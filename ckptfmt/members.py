@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from ckptfmt.errors import CorruptError, DepthError
-from ckptfmt.exact.text import on_fresh_stack
+from ckptfmt.exact.text import from_any_stack, on_fresh_stack
 
 __all__ = ["split_members"]
 
@@ -27,7 +27,7 @@ def split_members(text: bytes, what: str) -> dict[str, msgspec.Raw]:
         CorruptError: not a JSON object, or two members of one name.
     """
     try:
-        members = _decode(text)
+        members = from_any_stack(_DECODER.decode, text)
     except (msgspec.MsgspecError, DepthError) as error:
         raise CorruptError(f"{what} is not a JSON object: {error}") from error
     # Compact and without duplicates, the members account for every byte of the text.
@@ -36,13 +36,6 @@ def split_members(text: bytes, what: str) -> dict[str, msgspec.Raw]:
     if names_bytes + values_bytes + 2 != len(text):
         _refuse_duplicates(text, what)
     return members
-
-
-def _decode(text: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        return on_fresh_stack(_DECODER.decode, text)
 
 
 def _refuse_duplicates(text: bytes, what: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from ckptfmt.errors import ValueRefusedError
 from ckptfmt.exact import encode
+from ckptfmt.exact.text import from_any_stack
 
 __all__ = ["metadata"]
 
@@ -25,9 +26,15 @@ def metadata(members: Mapping[str, Any] | msgspec.Raw) -> msgspec.Raw:
     if isinstance(members, msgspec.Raw):
         return members
     plain = dict(members)
-    if encode(plain).annotations is not None:
+    encoded = encode(plain)
+    if encoded.annotations is not None:
         raise ValueRefusedError(
             "metadata holds a value that JSON cannot spell",
             advice="use finite numbers, lists and string keys",
         )
-    return msgspec.Raw(json.dumps(plain, separators=(",", ":"), sort_keys=True).encode())
+    # As deep as a value may be, from wherever in a program it is called.
+    return msgspec.Raw(from_any_stack(lambda _: _sorted(plain), encoded.text))
+
+
+def _sorted(plain: dict[str, Any]) -> bytes:
+    return json.dumps(plain, separators=(",", ":"), sort_keys=True).encode()

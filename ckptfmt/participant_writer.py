@@ -32,9 +32,10 @@ from ckptfmt.manifest import DataObject, ParticipantManifest, encode_manifest
 from ckptfmt.metadata import metadata
 from ckptfmt.provenance import provenance
 from ckptfmt.record import Record
-from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord
+from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS, TypedRecord, check_kind
 from ckptfmt.store.base import BytesLike, DataWriter, Store
 from ckptfmt.stream import StreamSummary, StreamWriter
+from ckptfmt.threads import HomeProcess
 from ckptfmt.wire import OBJECT_TARGET_BYTES
 
 __all__ = ["ParticipantWriter", "write_participant"]
@@ -104,6 +105,7 @@ class ParticipantWriter:
         self._records = 0
         self._raw_bytes = 0
         self._done = False
+        self._home = HomeProcess()
         self._data, self._stream = self._open_object()
 
     def add(self, record: TypedRecord | Record) -> None:
@@ -111,6 +113,7 @@ class ParticipantWriter:
 
         Raises:
             DuplicateKeyError: a record with this key was added before.
+            ValueRefusedError: it is not of the schema of the participant's kind.
             StateError: the commit was finished or abandoned.
             SizeError: the record's line is over 1 GiB.
             StorageError: a block could not be stored; the attempt is lost.
@@ -118,14 +121,16 @@ class ParticipantWriter:
         if self._done:
             raise StateError("the participant was finished or abandoned")
         try:
+            check_kind(self._participant.kind, record)
             self._append(record)
-        except CkptError as error:
-            # A record that is refused leaves the stream as it was; anything else ends it.
-            if not isinstance(error, RefusedError):
-                self.abandon()
-            error.at(
-                checkpoint=self._checkpoint_id, participant=str(self._participant), key=record.key
-            )
+        except RefusedError as error:
+            # It leaves the stream as it was; anything else, an interrupt too, ends it.
+            error.at(**self._place(), key=getattr(record, "key", None))
+            raise
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, CkptError):
+                error.at(**self._place(), key=record.key)
             raise
 
     def _append(self, record: TypedRecord | Record) -> None:
@@ -175,10 +180,15 @@ class ParticipantWriter:
         return outcome
 
     def abandon(self) -> None:
-        """Give the attempt up and remove what it wrote.  Never raises."""
+        """Give the attempt up and remove what it wrote.  Never raises.
+
+        In a child of fork nothing is removed: the attempt is its parent's.
+        """
         if self._done:
             return
         self._done = True
+        if not self._home.is_here:
+            return
         self._publication.abandon()
         self._stream.abandon()
         self._data.abort()

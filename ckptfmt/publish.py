@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ckptfmt.checkpoint_reader import ParticipantReader, participants_in
+from ckptfmt.checkpoint_reader import participants_in
 from ckptfmt.commit import (
     Committed,
     NotCommitted,
@@ -30,6 +30,7 @@ from ckptfmt.manifest import (
     encode_manifest,
 )
 from ckptfmt.metadata import metadata
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.participant_writer import write_participant
 from ckptfmt.provenance import provenance
 from ckptfmt.record import Record
@@ -99,7 +100,7 @@ def publish_checkpoint(
         body = CheckpointManifest(
             checkpoint_id=checkpoint_id,
             token=new_token(),
-            sequence=about.sequence or run.highest_sequence + 1,
+            sequence=run.highest_sequence + 1 if about.sequence is None else about.sequence,
             previous=about.previous or _previous(run),
             run_id=about.run_id,
             config_digest=about.config_digest,

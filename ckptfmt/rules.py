@@ -107,6 +107,16 @@ _WARNINGS: Final = (
         "nothing, if whoever reads it means the last one; cat and get show all of them",
     ),
     (
+        "later-release",
+        "This release knows all that the manifests say.",
+        "nothing is lost; a newer release also knows what the rest means",
+    ),
+    (
+        "undecoded",
+        "Every record could be decoded in the memory that the check may take.",
+        "nothing, if the other checks suffice; where there is the memory for it, add --large",
+    ),
+    (
         "leftover",
         "A failed write left a file that no manifest names; it harms nothing.",
         "let gc show its plan, then apply it",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -20,16 +20,17 @@ from ckptfmt.errors import (
     AbortedError,
     AmbiguousLatestError,
     CkptError,
+    DeadlineError,
     IncompleteError,
     MissingError,
-    RefusedError,
+    TransientError,
 )
 from ckptfmt.layout import LATEST_NAME, Folder
 from ckptfmt.layouts import open_checkpoint
 from ckptfmt.manifest import CheckpointManifest, Sealed
 from ckptfmt.nemo_gym.order import Undated, choose_latest
 from ckptfmt.store.base import Store
-from ckptfmt.store.names import split_name
+from ckptfmt.store.names import is_name
 
 __all__ = [
     "CheckpointEntry",
@@ -41,7 +42,11 @@ __all__ = [
     "write_hint",
 ]
 
+# These say nothing of a checkpoint: whoever passed it over would restore an older one.
+_MAY_PASS: Final = (TransientError, DeadlineError)
 _MAX_HINT_BYTES: Final = 4096
+# A hint beyond is garbage: if it counted, there would soon be no number left to give out.
+_MAX_HINTED: Final = 1 << 62
 
 
 class CheckpointState(StrEnum):
@@ -93,7 +98,7 @@ class Latest:
 
 class _Hint(msgspec.Struct, frozen=True):
     checkpoint_id: str
-    sequence: int
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=_MAX_HINTED)]
 
 
 def list_checkpoints(store: Store) -> list[CheckpointEntry]:
@@ -104,7 +109,7 @@ def list_checkpoints(store: Store) -> list[CheckpointEntry]:
 
     Raises:
         MissingError: the run's directory is not there.
-        StorageError: it cannot be listed.
+        StorageError: it cannot be listed, or the store failed in a way that may pass.
     """
     return [_checked(entry) for entry in RunScan(store).entries]
 
@@ -114,7 +119,7 @@ class RunScan:
 
     Raises:
         MissingError: the run's directory is not there.
-        StorageError: it cannot be listed.
+        StorageError: it cannot be listed, or the store failed in a way that may pass.
     """
 
     def __init__(self, store: Store) -> None:
@@ -124,7 +129,7 @@ class RunScan:
         folders = [
             _look(store, Folder(entry.name))
             for entry in store.entries()
-            if entry.kind == "dir" and _is_usable(entry.name)
+            if entry.kind == "dir" and is_name(entry.name)
         ]
         self.entries = sorted(folders, key=_order)
 
@@ -179,7 +184,8 @@ def latest(store: Store) -> Latest:
             reason.
         AmbiguousLatestError: two complete ones have the highest sequence, or nothing tells
             which is the latest; choose by id.
-        StorageError: the run cannot be listed.
+        StorageError: the run cannot be listed, or the store failed in a way that may pass: it
+            never gives an older checkpoint for that.
     """
     return RunScan(store).latest()
 
@@ -201,14 +207,6 @@ def _undated(entry: CheckpointEntry) -> Undated:
     return Undated(entry.folder.prefix, body.checkpoint_id, body.provenance.created_at)
 
 
-def _is_usable(name: str) -> bool:
-    try:
-        split_name(name)
-    except RefusedError:
-        return False
-    return True
-
-
 def _order(entry: CheckpointEntry) -> tuple[bool, int, str]:
     sequence = entry.sequence
     return (sequence is None, sequence or 0, entry.folder.prefix)
@@ -223,6 +221,8 @@ def _look(store: Store, folder: Folder) -> CheckpointEntry:
         return CheckpointEntry(folder, CheckpointState.INCOMPLETE, problem=error)
     except AbortedError as error:
         return CheckpointEntry(folder, CheckpointState.ABORTED, problem=error)
+    except _MAY_PASS:
+        raise
     except CkptError as error:
         return CheckpointEntry(folder, CheckpointState.DAMAGED, problem=error)
     return CheckpointEntry(folder, CheckpointState.COMPLETE, opened)
@@ -234,6 +234,8 @@ def _checked(entry: CheckpointEntry) -> CheckpointEntry:
         return entry
     try:
         entry.opened.check()
+    except _MAY_PASS:
+        raise
     except CkptError as error:
         return replace(entry, state=CheckpointState.DAMAGED, problem=error)
     return entry
@@ -253,7 +255,8 @@ def _read_hint(store: Store) -> bytes | None:
 
 
 def _decoded_hint(hint: bytes | None) -> _Hint | None:
-    with contextlib.suppress(msgspec.MsgspecError):
+    # Whatever stands there, a hint never stops anybody.
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
         return None if hint is None else msgspec.json.decode(hint, type=_Hint)
     return None
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self
 from ckptfmt.errors import CkptError, CorruptError, NameRefusedError, ValueRefusedError
 from ckptfmt.identity import EpisodeId, record_key
 from ckptfmt.payload import JsonPayload
-from ckptfmt.record import Line, Record, check_members
+from ckptfmt.record import SUB_KEY, Line, Record, check_members
 
 __all__ = [
     "GENERIC_SCHEMA",
@@ -26,6 +26,7 @@ __all__ = [
     "ModelRecord",
     "ResourcesRecord",
     "TypedRecord",
+    "check_kind",
     "read_record",
 ]
 
@@ -45,15 +46,19 @@ class Form:
         if value is None:
             return self.nullable
         if self.is_payload:
-            return isinstance(value, JsonPayload) and self.opening in (b"", value.opening)
+            return isinstance(value, JsonPayload) and (
+                self.opening in (b"", value.opening) or self._is_none(value)
+            )
         return type(value) is str and self.pattern.fullmatch(value) is not None
 
     def read(self, payload: JsonPayload) -> Any:
         """The field's value of a stored member."""
         if not self.is_payload:
             return payload.value()
-        is_null = payload.opening == b"n" and payload.annotations is None
-        return None if self.nullable and is_null else payload
+        return None if self._is_none(payload) else payload
+
+    def _is_none(self, payload: JsonPayload) -> bool:
+        return self.nullable and payload.opening == b"n" and payload.annotations is None
 
 
 _TEXT: Final = Form("a string", is_payload=False)
@@ -222,6 +227,24 @@ SCHEMAS: Final[Mapping[str, type[TypedRecord]]] = {
     "model": ModelRecord,
 }
 """Participant kind -> the schema of its records.  Other kinds hold plain records."""
+
+
+def check_kind(kind: str, record: TypedRecord | Record) -> None:
+    """Refuse a record that :func:`read_record` would not give back for a participant of ``kind``.
+
+    Raises:
+        ValueRefusedError: it is of another schema.
+    """
+    expected = SCHEMAS.get(kind, Record)
+    if not isinstance(record, expected):
+        raise ValueRefusedError(
+            f"a participant of kind {kind} has no records of type {type(record).__qualname__}",
+            advice=f"use {expected.__qualname__}",
+        )
+    if isinstance(record, Record) and record.sub_key_member != SUB_KEY:
+        raise ValueRefusedError(
+            f"a record of kind {kind} has its sub-key in {SUB_KEY}, not in {record.sub_key_member}"
+        )
 
 
 def read_record(kind: str, line: bytes) -> TypedRecord | Record:

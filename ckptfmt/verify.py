@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from ckptfmt.agreement import Agreement
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.duplicates import duplicate_members
 from ckptfmt.errors import (
     AbortedError,
@@ -28,6 +28,7 @@ from ckptfmt.errors import (
     Location,
     RefusedError,
     RoundTripError,
+    SizeError,
     UnsupportedError,
 )
 from ckptfmt.exact.pointer import join as join_pointer
@@ -36,14 +37,17 @@ from ckptfmt.identity import EpisodeId
 from ckptfmt.layout import MANIFEST_NAME, Folder, is_own
 from ckptfmt.layouts import open_checkpoint, open_participant, participants_in
 from ckptfmt.ledger import LedgerReader, verify_pins
-from ckptfmt.manifest import DataObject
+from ckptfmt.manifest import CheckpointManifest, DataObject, ParticipantManifest, Sealed
+from ckptfmt.outline import outline
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record, join_line
 from ckptfmt.rules import RULES, Finding
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
-from ckptfmt.stream import Loss, RecordStream, StoredLine
+from ckptfmt.stream import LongLine, Loss, RecordStream, StoredLine
+from ckptfmt.wire import FORMAT_MINOR
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
 
@@ -68,12 +72,22 @@ class Progress:
     raw_bytes: int = 0
     report: Callable[[Progress], None] | None = field(default=None, repr=False)
 
-    def count(self, line: bytes) -> None:
+    def count(self, size_bytes: int) -> None:
         """Note one more record."""
         self.records += 1
-        self.raw_bytes += len(line)
+        self.raw_bytes += size_bytes
         if self.report is not None:
             self.report(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What :func:`verify` was asked for."""
+
+    level: Level
+    progress: Progress
+    ledgers: str | os.PathLike[str] | None
+    memory_bytes: int | None
 
 
 def verify(
@@ -83,27 +97,31 @@ def verify(
     level: Level = Level.FULL,
     progress: Progress | None = None,
     ledgers: str | os.PathLike[str] | None = None,
+    memory_bytes: int | None = None,
 ) -> Iterator[Finding]:
     """Everything that is wrong with a checkpoint; nothing where it is whole.
 
     With ``ledgers``, the directory of capture ledgers, those that manifests pin are read too.
-    Memory does not grow with the number of records.  Never raises on bad data.
+    Memory does not grow with the number of records, nor with their size but where one has to
+    be decoded; a long one that could take more than ``memory_bytes`` for that is not, and told.
+    Never raises on bad data.
     """
-    progress = progress or Progress()
+    task = _Task(level, progress or Progress(), ledgers, memory_bytes)
     try:
         checkpoint = open_checkpoint(store, folder)
     except CkptError as error:
         yield Finding.of(_rule_of(error, "aggregate"), error)
-        yield from _verify_unpublished(store, folder, level, progress, ledgers)
+        yield from _verify_unpublished(store, folder, task)
         return
+    yield from _later(checkpoint.sealed, Location(file=folder.aggregate))
     for participant in checkpoint.participants:
         try:
             reader = checkpoint.participant(participant)
         except CkptError as error:
             yield Finding.of(_rule_of(error, "participant"), error)
             continue
-        yield from _verify_pins(reader, ledgers)
-        yield from _verify_participant(reader, level, progress)
+        yield from _verify_pins(reader, task.ledgers)
+        yield from _verify_participant(reader, task)
     yield from _strangers(checkpoint)
 
 
@@ -123,21 +141,33 @@ def _rule_of(error: CkptError, otherwise: str) -> str:
             return "unreadable"
 
 
-def _verify_unpublished(
-    store: Store,
-    folder: Folder,
-    level: Level,
-    progress: Progress,
-    ledgers: str | os.PathLike[str] | None,
+def _later(
+    sealed: Sealed[CheckpointManifest] | Sealed[ParticipantManifest], place: Location
 ) -> Iterator[Finding]:
-    for participant in participants_in(store, folder):
+    """What a later release put into a manifest; it is kept, and means nothing here."""
+    minor = sealed.body.minor
+    parts = [f"minor version {minor}"] if minor > FORMAT_MINOR else []
+    if names := sorted(sealed.unknown):
+        parts.append(f"members {', '.join(ascii(name[:40]) for name in names[:10])}")
+    if parts:
+        text = f"a manifest of a later release, with {' and '.join(parts)}"
+        yield Finding(RULES["later-release"], text, place)
+
+
+def _verify_unpublished(store: Store, folder: Folder, task: _Task) -> Iterator[Finding]:
+    try:
+        participants = participants_in(store, folder)
+    except CkptError as error:
+        yield Finding.of(_rule_of(error, "aggregate"), error)
+        return
+    for participant in participants:
         try:
             reader = open_participant(store, folder, participant)
         except CkptError as error:
             yield Finding.of(_rule_of(error, "participant"), error)
             continue
-        yield from _verify_pins(reader, ledgers)
-        yield from _verify_participant(reader, level, progress)
+        yield from _verify_pins(reader, task.ledgers)
+        yield from _verify_participant(reader, task)
 
 
 def _verify_pins(
@@ -149,10 +179,12 @@ def _verify_pins(
             yield replace(finding, location=finding.location.merged(place))
 
 
-def _verify_participant(
-    reader: ParticipantReader, level: Level, progress: Progress
-) -> Iterator[Finding]:
-    progress.participants += 1
+def _verify_participant(reader: ParticipantReader, task: _Task) -> Iterator[Finding]:
+    task.progress.participants += 1
+    name = reader.folder.manifest(reader.participant)
+    yield from _later(
+        reader.sealed, Location(reader.manifest.checkpoint_id, str(reader.participant), name)
+    )
     whole: list[DataObject] = []
     for item in reader.manifest.objects:
         try:
@@ -166,9 +198,9 @@ def _verify_participant(
     except UnsupportedError as error:
         yield Finding.of("unsupported", error)
         scope = ()  # Of records of another schema no more than the episode can be read.
-    if level is Level.QUICK:
+    if task.level is Level.QUICK:
         return
-    audit = _Audit(reader, scope=scope, deep=level is Level.DEEP, progress=progress)
+    audit = _Audit(reader, task, scope)
     for item in reader.manifest.objects:
         yield from audit.read(item, whole=item in whole)
     if not audit.damaged:
@@ -183,17 +215,11 @@ class _Audit:
     """
 
     def __init__(
-        self,
-        reader: ParticipantReader,
-        *,
-        scope: Collection[EpisodeId] | None,
-        deep: bool,
-        progress: Progress,
+        self, reader: ParticipantReader, task: _Task, scope: Collection[EpisodeId] | None
     ) -> None:
         self.damaged = False
         self._reader = reader
-        self._deep = deep
-        self._progress = progress
+        self._task = task
         self._agreement = Agreement(scope)
 
     def read(self, item: DataObject, *, whole: bool) -> Iterator[Finding]:
@@ -213,35 +239,54 @@ class _Audit:
                 yield from self._losses(item, error)
 
     def _read_records(self, item: DataObject, stream: RecordStream) -> Iterator[Finding]:
-        for stored in self._agreement.lines(stream):
+        for stored in self._agreement.lines_or_long(stream):
             try:
                 for error in self._read_record(stored):
                     yield Finding.of("duplicate-member", error.at(**self._reader.place()))
             except (CkptError, UnicodeDecodeError) as error:
                 yield self._record_finding(item, stored, error)
-            self._progress.count(stored.line)
+            self._task.progress.count(stored.size_bytes)
         try:
             self._agreement.check_index(stream)
         except CkptError as error:
             error.at(file=self._reader.data_name(item), **self._reader.place())
             yield Finding.of(_rule_of(error, "key"), error)
 
-    def _read_record(self, stored: StoredLine) -> Iterator[CkptError]:
+    def _read_record(self, stored: StoredLine | LongLine) -> Iterator[CkptError]:
         """Check a record, and tell what a dict would lose of it."""
-        _check_utf8(stored.line)
-        if self._agreement.concerns(stored.line):
-            record = self._reader.read(stored.line)
+        if isinstance(stored, LongLine):
+            line = outline(stored)
+        else:
+            line = stored.line
+            _check_utf8(line)
+        if self._agreement.concerns(line):
+            record = self._reader.read(line)
             self._agreement.add(stored.ordinal, record)
-            if self._deep:
-                for member, payload in round_trip(record, stored.line).items():
-                    for pointer in duplicate_members(payload.json_bytes()):
-                        place = Location(
-                            key=record.key, pointer=f"{join_pointer([member])}{pointer}"
-                        )
-                        yield CorruptError("an object names this member more than once", place)
+            if self._task.level is Level.DEEP:
+                yield from self._decoded(record, stored)
+
+    def _decoded(
+        self, record: TypedRecord | Record, stored: StoredLine | LongLine
+    ) -> Iterator[CkptError]:
+        if isinstance(stored, LongLine):
+            limit, needed = self._task.memory_bytes, _decoding_bytes(stored)
+            if limit is not None and needed > limit:
+                raise SizeError(
+                    f"a record of {stored.size_bytes:,} bytes was not decoded, which could take "
+                    f"{needed:,} bytes of memory; its checksums and its JSON are right",
+                ).at(key=record.key)
+            stored = stored.held()
+            record = self._reader.read(stored.line)
+        for member, payload in round_trip(record, stored.line).items():
+            for pointer in duplicate_members(payload.json_bytes()):
+                place = Location(key=record.key, pointer=f"{join_pointer([member])}{pointer}")
+                yield CorruptError("an object names this member more than once", place)
 
     def _record_finding(
-        self, item: DataObject, stored: StoredLine, error: CkptError | UnicodeDecodeError
+        self,
+        item: DataObject,
+        stored: StoredLine | LongLine,
+        error: CkptError | UnicodeDecodeError,
     ) -> Finding:
         if isinstance(error, UnicodeDecodeError):
             error = CorruptError(f"the record line is not UTF-8: {error.reason}")
@@ -251,7 +296,8 @@ class _Audit:
             ordinal=stored.ordinal,
             **self._reader.place(),
         )
-        return Finding.of(_rule_of(error, "record"), error)
+        too_large = isinstance(error, SizeError)
+        return Finding.of("undecoded" if too_large else _rule_of(error, "record"), error)
 
     def _losses(self, item: DataObject, first: CkptError) -> Iterator[Finding]:
         """All damages of an object, where the strict reader stopped at the first."""
@@ -260,7 +306,7 @@ class _Audit:
         except CkptError:
             return
         with stream:
-            for found in stream.salvage():
+            for found in stream.salvage_or_long():
                 if isinstance(found, Loss) and not first.location.covers(found.location):
                     yield Finding.of("stream", found.error.at(**self._reader.place()))
 
@@ -282,6 +328,18 @@ def _check_utf8(line: bytes) -> None:
     for start in range(0, len(line), _PIECE_BYTES):
         decoder.decode(line[start : start + _PIECE_BYTES])
     decoder.decode(b"", final=True)
+
+
+def _decoding_bytes(line: LongLine) -> int:
+    """About the memory that decoding and encoding it again take at most.
+
+    Measured: five times the text, and for each element what its object takes.
+    """
+    elements = containers = 0
+    for piece in line.pieces():
+        elements += piece.count(b",")
+        containers += piece.count(b"[") + piece.count(b"{")
+    return 5 * line.size_bytes + 64 * elements + 160 * containers
 
 
 def round_trip(record: TypedRecord | Record, line: bytes) -> dict[str, JsonPayload]:

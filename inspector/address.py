@@ -21,6 +21,7 @@ __all__ = ["Address", "Selection", "address_of", "join_pointer", "parse", "selec
 
 # Nothing that a shell, a terminal or this form could take for something else.
 _SAFE: Final = "/~-._"
+_PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _BAD_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -53,6 +54,8 @@ def parse(text: str) -> Address:
             f"address {text[:200]!a} has a % that no two hex digits follow",
             advice="write % itself as %25",
         )
+    # Keys are encoded with capitals; either is the same address.
+    path = _PERCENT.sub(lambda escape: escape[0].upper(), path)
     segments = tuple(path.strip("/").split("/"))
     if not all(segments):
         raise NameRefusedError(

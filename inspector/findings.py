@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ckptfmt.errors import DeadlineError, StorageFailedError, TransientError
+from ckptfmt.errors import DeadlineError, SizeError, StorageFailedError, TransientError
 from ckptfmt.rules import Finding, Severity
 from inspector.exit_codes import Exit
 from inspector.failures import location_members
@@ -20,6 +20,7 @@ _TROUBLE: Final = {
     TransientError.code: Exit.TRANSIENT,
     DeadlineError.code: Exit.TRANSIENT,
     StorageFailedError.code: Exit.UNAVAILABLE,
+    SizeError.code: Exit.INCOMPLETE,
 }
 
 
@@ -63,7 +64,7 @@ class Tally:
 
 
 def trouble_of(finding: Finding) -> Exit | None:
-    """The exit code of a finding that says nothing of the data: the store failed."""
+    """The exit code of a finding that says nothing of the data: it could not be looked at."""
     return _TROUBLE.get(finding.code or "")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ckptfmt.checkpoint import is_remote
 from ckptfmt.errors import (
     CapabilityError,
     CkptError,
@@ -28,11 +28,10 @@ __all__ = [
     "is_checkpoint",
     "open_checkpoint",
     "open_directory",
+    "open_run",
 ]
 
 _LATEST: Final = "@latest"
-# A drive letter is no scheme.
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,23 @@ def open_directory(name: str) -> Store:
     return LocalStore(name)
 
 
+def open_run(name: str) -> Store:
+    """The store in a directory of checkpoints; an empty one will be.
+
+    Raises:
+        MissingError: it is a checkpoint, or holds other things only.
+        StorageFailedError, CapabilityError: as :func:`check_directory`.
+    """
+    store = open_directory(name)
+    if is_checkpoint(store):
+        raise MissingError(
+            f"{name[:500]!a} is a checkpoint, not a run", advice="name the directory that holds it"
+        )
+    if store.entries() and not _holds_checkpoints(store):
+        raise MissingError(f"{name[:500]!a} holds no checkpoints")
+    return store
+
+
 def check_directory(name: str) -> None:
     """Make sure of a local directory that is there and can be listed.
 
@@ -66,7 +82,7 @@ def check_directory(name: str) -> None:
         StorageFailedError: no permission.
         CapabilityError: the path is of a remote store.
     """
-    if _SCHEME.match(name):
+    if is_remote(name):
         raise CapabilityError(
             f"{name[:200]!a} is in a remote store, which this release cannot read",
             advice="copy it to a local directory",

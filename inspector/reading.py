@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import CkptError, CorruptError, IncompleteError, TornError
 from ckptfmt.identity import ParticipantId
 from ckptfmt.layouts import open_checkpoint, open_participant, participants_in
 from ckptfmt.manifest import CheckpointManifest
+from ckptfmt.participant_reader import ParticipantReader
 from inspector.places import Place
 
 __all__ = ["Damage", "Reading", "open_reading"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ckptfmt.checkpoint_reader import ParticipantReader
 from ckptfmt.errors import CkptError, CorruptError, DataError
 from ckptfmt.manifest import DataObject
-from ckptfmt.stream import Entry, Loss, StoredLine
+from ckptfmt.outline import outline
+from ckptfmt.participant_reader import ParticipantReader
+from ckptfmt.stream import Entry, LongLine, Loss, StoredLine
 
 __all__ = ["Found", "Listed", "listed", "readable", "sound"]
 
@@ -18,11 +19,19 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record: its key, its ordinal among all of the participant, and its line as stored."""
+    """A record: its key, its ordinal among all of the participant, and its line as stored.
+
+    A long line can be read until the next record is asked for.
+    """
 
     key: str
     ordinal: int
-    line: bytes
+    line: bytes | LongLine
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of the line."""
+        return self.line.size_bytes if isinstance(self.line, LongLine) else len(self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class Listed:
     size_bytes: int
 
 
-def readable(reader: ParticipantReader) -> Iterator[Found | CkptError]:
+def readable(reader: ParticipantReader) -> Generator[Found | CkptError, None, None]:
     """Every record that can be read, in order, and an error for each damage in between.
 
     All checksums are verified on the way.  Where the strict reader stops, the rest of the
@@ -54,11 +63,13 @@ def readable(reader: ParticipantReader) -> Iterator[Found | CkptError]:
                 yield _record(reader, item, found)
 
 
-def _lines(reader: ParticipantReader, item: DataObject) -> Iterator[StoredLine | CkptError]:
+def _lines(
+    reader: ParticipantReader, item: DataObject
+) -> Iterator[StoredLine | LongLine | CkptError]:
     last = -1
     try:
         with reader.stream(item) as stream:
-            for stored in stream.lines():
+            for stored in stream.lines_or_long():
                 last = stored.ordinal
                 yield stored
             if stream.sha256 != item.sha256:
@@ -73,14 +84,14 @@ def _lines(reader: ParticipantReader, item: DataObject) -> Iterator[StoredLine |
 
 def _salvaged(
     reader: ParticipantReader, item: DataObject, last: int, first: CkptError
-) -> Iterator[StoredLine | CkptError]:
+) -> Iterator[StoredLine | LongLine | CkptError]:
     """What comes after the record ``last``; ``first`` was told already."""
     try:
         stream = reader.stream(item)
     except CkptError:
         return
     with stream:
-        for found in stream.salvage():
+        for found in stream.salvage_or_long():
             if not isinstance(found, Loss):
                 if found.ordinal > last:
                     yield found
@@ -88,15 +99,19 @@ def _salvaged(
                 yield found.error
 
 
-def _record(reader: ParticipantReader, item: DataObject, stored: StoredLine) -> Found | CkptError:
+def _record(
+    reader: ParticipantReader, item: DataObject, stored: StoredLine | LongLine
+) -> Found | CkptError:
     ordinal = item.first_ordinal + stored.ordinal
+    line = stored if isinstance(stored, LongLine) else stored.line
     try:
-        key = reader.read(stored.line).key
-        _check_text(stored.line)
+        key = reader.read(outline(line) if isinstance(line, LongLine) else line).key
+        if isinstance(line, bytes):
+            _check_text(line)
     except CkptError as error:
         place = {"file": reader.data_name(item), **reader.place()}
         return error.at(block=stored.block, ordinal=stored.ordinal, **place)
-    return Found(key, ordinal, stored.line)
+    return Found(key, ordinal, line)
 
 
 def _check_text(line: bytes) -> None:
@@ -140,7 +155,7 @@ def _listed_by_reading(
             continue
         record = _record(reader, item, found)
         if isinstance(record, Found) and (last is None or record.key > last):
-            yield Listed(record.key, record.ordinal, len(record.line))
+            yield Listed(record.key, record.ordinal, record.size_bytes)
 
 
 def sound(found: Iterator[_T | CkptError], damage: Callable[[CkptError], None]) -> Iterator[_T]:

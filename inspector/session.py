@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from ckptfmt.errors import CkptError
+from ckptfmt.errors import CkptError, Location
 from inspector.address import address_of
 from inspector.exit_codes import Exit, worst
 from inspector.failures import code_of_damage, exit_code_of
@@ -24,6 +25,9 @@ from inspector.safe_text import safe_json, safe_text
 from inspector.signals import Terminated
 
 __all__ = ["Body", "Session", "Settings", "execute", "schema_of"]
+
+# Damages that are not told again.
+_REMEMBERED: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,14 @@ class Settings:
 def schema_of(command: str) -> str:
     """The name of a command's JSON contract."""
     return f"ckpt-inspect/{command}/1"
+
+
+@dataclass(slots=True)
+class _Noted:
+    """The first reason for an exit code, and how many there were."""
+
+    reason: str
+    count: int = 0
 
 
 class _NoWriter:
@@ -64,7 +76,8 @@ class Session:
         self.is_terminal = sink.is_terminal
         self._writer = writer
         self._sink = sink
-        self._notes: list[tuple[Exit, str]] = []
+        self._notes: dict[Exit, _Noted] = {}
+        self._told: deque[tuple[str, str, Location]] = deque(maxlen=_REMEMBERED)
         self._counter = silent()
 
     @property
@@ -100,10 +113,15 @@ class Session:
 
     def note(self, code: Exit, reason: str) -> None:
         """The process ends with ``code``, unless something weightier happens."""
-        self._notes.append((code, reason))
+        self._notes.setdefault(code, _Noted(reason)).count += 1
 
     def damage(self, error: CkptError) -> None:
-        """Tell of a part that cannot be read; the command goes on without it."""
+        """Tell of a part that cannot be read, once; the command goes on without it."""
+        # Whoever looks twice, through the index and past it, meets the same damage again.
+        met = (error.code, error.message, error.location)
+        if met in self._told:
+            return
+        self._told.append(met)
         self._counter.pause()
         self.talk.error(error)
         where = address_of(error.location)
@@ -127,17 +145,16 @@ class Session:
     @property
     def code(self) -> Exit:
         """What the process ends with, by what is known so far."""
-        return worst(code for code, _ in self._notes)
+        return worst(self._notes)
 
     @property
     def reason(self) -> str | None:
         """The first reason for that code."""
-        code = self.code
-        reasons = [text for noted, text in self._notes if noted is code]
-        if not reasons or code is Exit.DONE:
+        noted = self._notes.get(self.code)
+        if noted is None or self.code is Exit.DONE:
             return None
-        more = f" (and {len(reasons) - 1:,} more)" if len(reasons) > 1 else ""
-        return reasons[0] + more
+        more = f" (and {noted.count - 1:,} more)" if noted.count > 1 else ""
+        return noted.reason + more
 
 
 Body = Callable[[Session], None]

@@ -24,7 +24,7 @@ def tell_usage_error(error: typer.TyperException, arguments: list[str]) -> Exit:
     asked = _format(arguments)
     if asked == "text":
         # Without any argument the message is the help text.
-        sys.stderr.write(safe_text(message, keep="\n") + "\n")
+        sys.stderr.write(safe_text(message, keep="\n\t") + "\n")
         if arguments:
             sys.stderr.write(f"Try '{safe_text(path)} --help'.\n")
         return Exit.USAGE

@@ -18,7 +18,7 @@ from ckptfmt.payload import JsonPayload
 from ckptfmt.record import EXACT
 from inspector.json_text import Span, children, find, find_span, replace_nulls
 
-__all__ = ["StoredValue", "find_value"]
+__all__ = ["StoredValue", "find_value", "is_text"]
 
 _SPELLINGS: Final[dict[str, bytes]] = {
     Tag.NAN: b"NaN",
@@ -107,6 +107,16 @@ def find_value(line: bytes, tokens: Sequence[str]) -> StoredValue | None:
         return None
     # Not copied: it may be nearly all of a line that is a large part of the memory.
     return StoredValue(memoryview(line)[slice(*found)], tuple(_below(entries, tokens[1:])))
+
+
+def is_text(line: bytes, member: str) -> bool:
+    """Whether a member of a record's line is JSON text that is kept whole, as a string.
+
+    Raises:
+        CorruptError: its annotations are malformed.
+    """
+    exact = dict(children(line, 0)).get(EXACT)
+    return _entries(line, exact, member) == _TEXT
 
 
 def _entries(line: bytes, exact: Span | None, member: str) -> list[_Entry]:

@@ -22,9 +22,17 @@ from ckptfmt.exact import pointer
 from ckptfmt.exact.encode import MAX_VALUE_DEPTH
 from ckptfmt.exact.integers import from_digits
 from ckptfmt.gc_pause import gc_paused
+from ckptfmt.threads import submit
 from ckptfmt.wire import MAX_INLINE_DEPTH
 
-__all__ = ["Buffer", "check_json", "decode_json", "nesting_depth", "on_fresh_stack"]
+__all__ = [
+    "Buffer",
+    "check_json",
+    "decode_json",
+    "from_any_stack",
+    "nesting_depth",
+    "on_fresh_stack",
+]
 
 Buffer = bytes | msgspec.Raw
 """JSON text: bytes, or a slice of the line that holds it."""
@@ -87,15 +95,28 @@ def check_json(data: bytes) -> bool:
     )
 
 
+def from_any_stack(call: Callable[[bytes], _T], data: bytes) -> _T:
+    """``call(data)``, on a fresh stack where the caller's leaves no room for it.
+
+    Raises:
+        DepthError: as :func:`on_fresh_stack`.
+    """
+    try:
+        return call(data)
+    except RecursionError:
+        return on_fresh_stack(call, data)
+
+
 def on_fresh_stack(call: Callable[[bytes], _T], data: bytes) -> _T:
     """``call(data)`` on a thread of its own, where the caller's stack depth does not count.
 
     Raises:
         DepthError: the text is nested deeper than even there can be decoded.
+        TransientError: no thread can be started.
     """
     with ThreadPoolExecutor(1) as executor:
         try:
-            return executor.submit(call, data).result()
+            return submit(executor, call, data).result()
         except RecursionError:
             raise DepthError(
                 f"JSON text is nested {nesting_depth(data)} levels, beyond the recursion limit",

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ckptfmt.errors import CkptError
+from ckptfmt.errors import CkptError, TornError
 from ckptfmt.ledger.limits import MAX_FINDINGS
-from ckptfmt.ledger.names import Kind, check_key
+from ckptfmt.ledger.names import Kind, check_key, file_name
 from ckptfmt.ledger.reader import LedgerReader
+from ckptfmt.ledger.state import LedgerState
 
 __all__ = [
     "Call",
@@ -119,20 +120,41 @@ def _rollout(
     try:
         size_bytes = sum(reader.sizes(key, kinds).values())
         if kinds & {Kind.TOKENS, Kind.STATE, Kind.INTENTS, Kind.INCOMPLETE}:
-            sidecars = reader.sidecars(key)
-            state, fault = sidecars.state, sidecars.fault
-            if state is not None:
-                frozen, retired = state.frozen, retired or state.retired
-                incomplete = state.incomplete
-                behind = reader.lines(key, Kind.TOKENS, state.indexed_size)
-                calls = len(state.entry_digests) + sum(1 for line in behind if line.is_ended)
-            incomplete = incomplete or sidecars.is_marked
+            for sidecars in reader.settled(key):
+                state, fault = sidecars.state, sidecars.fault
+                incomplete = sidecars.is_marked
+                if state is not None:
+                    frozen, retired = state.frozen, Kind.FENCE in kinds or state.retired
+                    incomplete = incomplete or state.incomplete
+                    calls, fault = _indexed(reader, key, state)
         if Kind.LINEAGE in kinds:
-            rows = sum(1 for line in reader.lines(key, Kind.LINEAGE) if line.is_ended)
-            calls = rows + (calls or 0)
+            rows, damage = _counted(reader, key, Kind.LINEAGE, 0)
+            calls, fault = rows + (calls or 0), fault or damage
     except CkptError as error:
         fault = fault or error
     return Rollout(key, kinds, size_bytes, calls, frozen, retired, incomplete, continued_by, fault)
+
+
+def _indexed(reader: LedgerReader, key: str, state: LedgerState) -> tuple[int, CkptError | None]:
+    """The records of an index and behind it, and what is wrong there."""
+    behind, fault = _counted(reader, key, Kind.TOKENS, state.indexed_size)
+    size_bytes = reader.sizes(key, frozenset({Kind.TOKENS})).get(Kind.TOKENS, 0)
+    if fault is None and (fault := state.beyond(size_bytes)) is not None:
+        fault.at(file=file_name(key, Kind.STATE))
+    return len(state.entry_digests) + behind, fault
+
+
+def _counted(
+    reader: LedgerReader, key: str, kind: Kind, start: int
+) -> tuple[int, CkptError | None]:
+    """The records from an offset on, and what is wrong with the first line that is none."""
+    records, fault = 0, None
+    for parsed in reader.parsed(key, kind, start):
+        if parsed.fault is None:
+            records += 1
+        elif fault is None and not isinstance(parsed.fault, TornError):
+            fault = parsed.fault.at(file=file_name(key, kind), offset=parsed.line.offset)
+    return records, fault
 
 
 def rollout_calls(reader: LedgerReader, key: str) -> RolloutCalls:

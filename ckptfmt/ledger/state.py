@@ -63,6 +63,14 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
             {**self.extras, **members}, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         )
 
+    def beyond(self, size_bytes: int) -> CorruptError | None:
+        """What is wrong if there are so many bytes of lines; of a retired ledger nothing is."""
+        if self.retired or self.indexed_size <= size_bytes:
+            return None
+        return CorruptError(
+            f"indexed_size {self.indexed_size:,} is beyond {size_bytes:,} bytes of lines"
+        )
+
     @property
     def refused_call_ids(self) -> frozenset[str]:
         """Calls that the engine refused before it generated anything.

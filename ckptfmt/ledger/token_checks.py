@@ -193,9 +193,8 @@ def _check_index(ledger: _Ledger) -> Iterator[Finding]:
         return
     if state.retired:
         return
-    if state.indexed_size > ledger.size_bytes:
-        text = f"indexed_size {state.indexed_size:,} is beyond {ledger.size_bytes:,} bytes of lines"
-        yield found("ledger-state", CorruptError(text), Location(file=name))
+    if (beyond := state.beyond(ledger.size_bytes)) is not None:
+        yield found("ledger-state", beyond, Location(file=name))
         return
     for call_id in sorted(state.entry_digests.keys() | ledger.indexed.keys()):
         stored, actual = state.entry_digests.get(call_id), ledger.indexed.get(call_id)

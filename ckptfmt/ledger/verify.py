@@ -15,6 +15,7 @@ from ckptfmt.rules import Finding
 __all__ = ["verify_directory", "verify_rollout"]
 
 _COMPLETE = frozenset({Kind.TOKENS, Kind.STATE, Kind.INTENTS, Kind.INCOMPLETE})
+_KINDS = {"file": "another file", "dir": "a directory", "other": "a link or a special file"}
 _RECORDS = frozenset({Kind.TOKENS, Kind.INTENTS, Kind.INCOMPLETE})
 
 
@@ -83,7 +84,7 @@ def _others(contents: Contents) -> Iterator[Finding]:
     strangers = frozenset(contents.strangers)
     for entry in contents.others:
         if entry in strangers:
-            text = f"no file of a rollout, but a {entry.kind}"
+            text = f"no file of a rollout, but {_KINDS[entry.kind]}"
             yield found("ledger-stranger", text, Location(file=entry.name))
         elif is_temporary(entry.name):
             text = "left by a write that was cut off"

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ckptfmt.errors import CkptError, CorruptError, MissingError, RefusedError, UnsupportedError
+from ckptfmt.errors import (
+    CkptError,
+    CorruptError,
+    DepthError,
+    MissingError,
+    RefusedError,
+    UnsupportedError,
+)
+from ckptfmt.exact.text import from_any_stack
 from ckptfmt.identity import ParticipantId, check_name
 from ckptfmt.layout import LATEST_NAME, Folder
 from ckptfmt.nemo_gym.layout import AGGREGATE_NAMES, COLLECTION_NAME, GYM_CHECKPOINT_NAME
@@ -79,9 +87,8 @@ def read_gym_aggregate(store: Store, folder: Folder) -> Aggregate:
 
 def _members(name: str, data: bytes) -> dict[str, Any]:
     try:
-        # Of numbers nothing is needed but the version, and a long one must cost nothing.
-        members = json.loads(data.decode(), parse_int=lambda digits: int(digits[:20]))
-    except (ValueError, RecursionError) as error:
+        members = from_any_stack(_decoded, data)
+    except (ValueError, DepthError) as error:
         raise CorruptError(f"{name} is not JSON: {error}") from error
     if type(members) is not dict:
         raise CorruptError(f"{name} is not a JSON object")
@@ -92,6 +99,11 @@ def _members(name: str, data: bytes) -> dict[str, Any]:
         return dict(_used(members))
     except RefusedError as error:
         raise CorruptError(f"{name} is malformed: {error.message}") from error
+
+
+def _decoded(data: bytes) -> Any:
+    # Of numbers nothing is needed but the version, and a long one must cost nothing.
+    return json.loads(data.decode(), parse_int=lambda digits: int(digits[:20]))
 
 
 def _used(members: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

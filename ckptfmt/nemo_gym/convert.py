@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import (
     CkptError,
     RoundTripError,
@@ -38,6 +38,7 @@ from ckptfmt.nemo_gym.origin import (
 from ckptfmt.nemo_gym.reader import GymCheckpoint, GymReader
 from ckptfmt.nemo_gym.stream import GymFacts, GymIndex, GymStream
 from ckptfmt.nemo_gym.writer import create_or_find, publish_gym_participant
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.participant_writer import ParticipantWriter
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import About, publish_checkpoint

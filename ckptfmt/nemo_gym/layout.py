@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from ckptfmt.errors import (
     RefusedError,
     UnsupportedError,
 )
+from ckptfmt.exact.text import from_any_stack
 from ckptfmt.identity import ParticipantId, check_name
 from ckptfmt.layout import CHECKPOINT_NAME, LATEST_NAME, MANIFEST_NAME, Folder
 from ckptfmt.members import split_members
@@ -100,16 +102,16 @@ def decode_gym_manifest(data: bytes) -> GymManifest:
     try:
         # Only for what it refuses: it is exact about two members of one name.
         split_members(text, "the manifest")
-        version = msgspec.json.decode(text, type=_Version).schema_version
+        version = from_any_stack(partial(msgspec.json.decode, type=_Version), text).schema_version
         if version != GYM_SCHEMA_VERSION:
             raise UnsupportedError(
                 f"schema version {version} of a NeMo Gym manifest; {GYM_SCHEMA_VERSION} is read"
             )
-        manifest = msgspec.json.decode(text, type=GymManifest)
+        manifest: GymManifest = from_any_stack(partial(msgspec.json.decode, type=GymManifest), text)
         check_name(manifest.checkpoint_id, "checkpoint id")
         check_name(manifest.kind, "kind")
         check_name(manifest.instance, "instance")
-    except (msgspec.MsgspecError, RefusedError, RecursionError) as error:
+    except (msgspec.MsgspecError, RefusedError) as error:
         raise CorruptError(f"the manifest is malformed: {error}") from error
     _check_records_file(manifest)
     return manifest

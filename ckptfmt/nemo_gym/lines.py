@@ -22,7 +22,7 @@ from ckptfmt.errors import (
 from ckptfmt.exact import decode_json
 from ckptfmt.exact.annotations import STARRED, Tag
 from ckptfmt.exact.integers import from_digits
-from ckptfmt.exact.text import on_fresh_stack
+from ckptfmt.exact.text import from_any_stack
 from ckptfmt.identity import EpisodeId
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import SUB_KEY, Record, join_line
@@ -112,10 +112,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _decoded(text: bytes) -> tuple[Any, int]:
-    try:
-        return _Decoding().decode(text)
-    except RecursionError:
-        return on_fresh_stack(_Decoding().decode, text)
+    return from_any_stack(_Decoding().decode, text)
 
 
 class _Decoding:

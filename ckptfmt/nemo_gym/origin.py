@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
 import msgspec
 
 from ckptfmt.errors import CkptError, CorruptError
+from ckptfmt.exact.text import from_any_stack
 from ckptfmt.layout import MANIFEST_NAME
 from ckptfmt.nemo_gym.layout import AGGREGATE_NAMES, GymManifest, decode_gym_manifest
 from ckptfmt.nemo_gym.lines import Order
@@ -118,7 +120,7 @@ def origin_of(user: Mapping[str, str], records: int) -> Origin | None:
 def _read_orders(text: str | None, records: int) -> dict[int, Order]:
     if text is None:
         return {}
-    kept: Any = msgspec.json.decode(text.encode(), type=_Orders)
+    kept: Any = from_any_stack(partial(msgspec.json.decode, type=_Orders), text.encode())
     if sum(count for _, count in kept.runs) != records:
         raise ValueError("the orders are of another number of records")
     found: dict[int, Order] = {}

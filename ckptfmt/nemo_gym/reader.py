@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, Self
 
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.errors import (
     AbortedError,
     CkptError,
@@ -41,6 +41,7 @@ from ckptfmt.nemo_gym.layout import (
     gym_participants,
 )
 from ckptfmt.nemo_gym.stream import GymFacts, GymIndex, GymStream, build_index
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.schema import GENERIC_SCHEMA, SCHEMAS
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
@@ -190,7 +191,11 @@ def _in_our_terms(manifest: GymManifest, size_bytes: int) -> ParticipantManifest
 
 def _provenance(created_at: str = "") -> Provenance:
     return Provenance(
-        library=_LIBRARY, python=_UNKNOWN, host=_UNKNOWN, created_at=created_at or _UNKNOWN
+        library=_LIBRARY,
+        python=_UNKNOWN,
+        host=_UNKNOWN,
+        created_at=created_at or _UNKNOWN,
+        user={},
     )
 
 

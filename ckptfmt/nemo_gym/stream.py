@@ -19,7 +19,7 @@ from ckptfmt.errors import (
     TornError,
 )
 from ckptfmt.nemo_gym.lines import GymRecord, Order, read_gym_line
-from ckptfmt.stream import Entry, Loss, RangeSource, StoredLine
+from ckptfmt.stream import Entry, LongLine, Loss, RangeSource, StoredLine
 from ckptfmt.wire import DIGEST_BYTES, MAX_RECORD_BYTES
 
 __all__ = ["GymFacts", "GymIndex", "GymStream", "build_index"]
@@ -209,6 +209,10 @@ class GymStream:
         if fault is not None:
             raise fault
 
+    def lines_or_long(self, *, digests: bool = True) -> Iterator[StoredLine | LongLine]:
+        """As :meth:`lines`: a line of Gym's has to be held to become one of this format."""
+        return self.lines(digests=digests)
+
     def get(self, key: str) -> bytes:
         """The line of the record with this key; nothing is believed of a damaged file.
 
@@ -224,6 +228,10 @@ class GymStream:
             raise MissingError("there is no record with this key").at(key=key)
         text = self._source.read_at(row.offset, row.length)
         return read_gym_line(self._facts.kind, text).line
+
+    def get_or_long(self, key: str) -> bytes | LongLine:
+        """As :meth:`get`; see :meth:`lines_or_long`."""
+        return self.get(key)
 
     def entries(self) -> Iterator[Entry]:
         """Every readable record in the order of the keys, and then what is wrong with the others.
@@ -262,6 +270,10 @@ class GymStream:
         fault = self.count_fault(records) or (None if told else self.digest_fault())
         if fault is not None:
             yield Loss(fault.message, fault.location)
+
+    def salvage_or_long(self) -> Iterator[StoredLine | LongLine | Loss]:
+        """As :meth:`salvage`; see :meth:`lines_or_long`."""
+        return self.salvage()
 
     def close(self) -> None:
         """Close the file; may be repeated."""

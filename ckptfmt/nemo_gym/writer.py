@@ -30,7 +30,7 @@ from ckptfmt.nemo_gym.layout import GymManifest, encode_gym_manifest, records_na
 from ckptfmt.nemo_gym.lines import beyond_gym, spell_gym_line
 from ckptfmt.nemo_gym.reader import read_gym_manifest
 from ckptfmt.record import Record
-from ckptfmt.schema import TypedRecord
+from ckptfmt.schema import TypedRecord, check_kind
 from ckptfmt.store.base import BytesLike, Store
 from ckptfmt.wire import MAX_MANIFEST_BYTES, MAX_RECORD_BYTES
 
@@ -71,7 +71,7 @@ def write_gym_participant(
     publication = publication or Publication()
     check_name(checkpoint_id, "checkpoint id")
     data, count = bytearray(), 0
-    for line in _lines(records, publication):
+    for line in _lines(participant.kind, records, publication):
         data += line
         count += 1
     sha256 = hashlib.sha256(data).hexdigest()
@@ -108,10 +108,13 @@ def write_gym_participant(
     return manifest
 
 
-def _lines(records: Iterable[TypedRecord | Record], publication: Publication) -> Iterator[bytes]:
+def _lines(
+    kind: str, records: Iterable[TypedRecord | Record], publication: Publication
+) -> Iterator[bytes]:
     keys: set[str] = set()
     for record in records:
         publication.check_open()
+        check_kind(kind, record)
         if record.key in keys:
             raise DuplicateKeyError("two records have the same key").at(key=record.key)
         keys.add(record.key)

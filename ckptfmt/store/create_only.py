@@ -31,7 +31,7 @@ from typing import Final
 
 from ckptfmt.errors import CapabilityError, CommitUnknownError, ExistsError, TransientError
 from ckptfmt.store.base import BytesLike, Capabilities
-from ckptfmt.store.names import temp_name
+from ckptfmt.store.names import PROBE_NAME, temp_name
 from ckptfmt.store.os_calls import OsCalls, close_quietly, discard, sync, write_all
 from ckptfmt.store.os_errors import spelled
 
@@ -234,7 +234,7 @@ class CreateOnly:
         return self._found[device]
 
     def _try_out(self, dir_fd: int) -> _Found:
-        source, target = temp_name("probe"), temp_name("probe")
+        source, target = temp_name(PROBE_NAME), temp_name(PROBE_NAME)
         try:
             with self._written(dir_fd, source, b"") as fd:
                 durable = sync(self._calls, fd) and sync(self._calls, dir_fd)

@@ -17,7 +17,8 @@ import contextlib
 import os
 import stat
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -29,6 +30,7 @@ from ckptfmt.store.directories import Directories
 from ckptfmt.store.names import split_name, split_prefix, temp_name
 from ckptfmt.store.os_calls import OsCalls, close_quietly, discard, sync, write_all
 from ckptfmt.store.os_errors import mapped
+from ckptfmt.threads import HomeProcess
 
 __all__ = ["LocalDataWriter", "LocalSource", "LocalStore"]
 
@@ -67,6 +69,7 @@ class LocalStore(SourceReads):
         if not text or "\0" in text:
             raise NameRefusedError(f"the store's directory {text!a} is empty or holds a NUL")
         self._root = Path(text).absolute()
+        self._allow_o_excl = allow_o_excl
         self._calls = calls or OsCalls()
         self._create_only = CreateOnly(self._calls, self.label, allow_o_excl=allow_o_excl)
         self._directories = Directories(self._root, self._calls, self._create_only.require)
@@ -83,6 +86,11 @@ class LocalStore(SourceReads):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label})"
+
+    def __reduce__(self) -> tuple[Callable[..., LocalStore], tuple[Path]]:
+        # What was found out of file systems here need not be so where it is unpickled.
+        made = partial(type(self), allow_o_excl=self._allow_o_excl, calls=self._calls)
+        return made, (self._root,)
 
     def capabilities(self) -> Capabilities:
         """What the file system of the root can do, tried with two temporary files in it."""
@@ -259,9 +267,11 @@ class LocalDataWriter:
         self._dir_fd = dir_fd
         self._fd = fd
         self._name = name
+        self._last = name.rpartition("/")[2]
         self._path = path
         self._size_bytes = 0
         self._open = True
+        self._home = HomeProcess()
 
     @property
     def size_bytes(self) -> int:
@@ -284,7 +294,8 @@ class LocalDataWriter:
         """As :meth:`ckptfmt.store.base.DataWriter.finish`."""
         with self._step("finish"):
             sync(self._calls, self._fd)
-            stored_bytes = self._calls.fstat(self._fd).st_size
+            # By its name: somebody may have removed it.
+            stored_bytes = self._calls.stat(self._last, dir_fd=self._dir_fd).st_size
             if stored_bytes != self._size_bytes:
                 raise StorageFailedError(
                     f"{self._size_bytes:,} bytes were written, and the file has {stored_bytes:,}",
@@ -296,7 +307,8 @@ class LocalDataWriter:
     def abort(self) -> None:
         """As :meth:`ckptfmt.store.base.DataWriter.abort`."""
         if self._open:
-            discard(self._calls, self._name.rpartition("/")[2], self._dir_fd)
+            if self._home.is_here:
+                discard(self._calls, self._last, self._dir_fd)
             self._close()
 
     @contextlib.contextmanager
@@ -304,6 +316,7 @@ class LocalDataWriter:
         """One step of writing, after whose failure the object is gone."""
         if not self._open:
             raise StateError("the object was finished or aborted before").at(file=self._name)
+        self._home.check()
         try:
             with mapped(action, self._path, self._name, needed_bytes=needed_bytes):
                 yield

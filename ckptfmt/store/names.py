@@ -18,7 +18,9 @@ from ckptfmt.wire import TOKEN_BYTES
 __all__ = [
     "MAX_OBJECT_NAME_BYTES",
     "MAX_SEGMENT_BYTES",
+    "PROBE_NAME",
     "final_name",
+    "is_name",
     "join_name",
     "split_name",
     "split_prefix",
@@ -28,6 +30,8 @@ __all__ = [
 # NAME_MAX of Linux file systems, and the longest key of S3: what fits both fits everywhere.
 MAX_SEGMENT_BYTES: Final = 255
 MAX_OBJECT_NAME_BYTES: Final = 1024
+PROBE_NAME: Final = "probe"
+"""What the temporary files are to become that only try out what a store can do: nothing."""
 
 # Control characters; a backslash separates elsewhere; a colon starts a drive or ends a scheme.
 _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\:]")
@@ -54,6 +58,15 @@ def split_name(name: object) -> tuple[str, ...]:
             f"at most {MAX_OBJECT_NAME_BYTES} are possible"
         )
     return segments
+
+
+def is_name(name: str) -> bool:
+    """Whether :func:`split_name` takes ``name``: entries of others may have any."""
+    try:
+        split_name(name)
+    except NameRefusedError:
+        return False
+    return True
 
 
 def split_prefix(prefix: object) -> tuple[str, ...]:

@@ -10,6 +10,7 @@
 ``index``        PAGE, DGST and INDX
 ``source``       where stored bytes come from; sequential reading with a hash
 ``block``        one block of records, encoded and decoded
+``long_line``    a line that is too long to be held: :class:`LongLine`
 ``writer``       :class:`StreamWriter`
 ``scan``         the strict walk over a whole stream, on two threads
 ``lookup``       one record by key or ordinal, through the index
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.index import Entry
+from ckptfmt.stream.long_line import LongLine
 from ckptfmt.stream.reader import RecordStream, StreamReader
 from ckptfmt.stream.records import Line, StoredLine, StreamFacts, StreamSummary
 from ckptfmt.stream.salvage import Loss, salvage
@@ -34,6 +36,7 @@ __all__ = [
     "FileSource",
     "Head",
     "Line",
+    "LongLine",
     "Loss",
     "RangeSource",
     "RecordStream",

@@ -19,9 +19,9 @@ Piece = bytes | msgspec.Raw
 _LENGTH_BYTES: Final = 8
 
 
-def crc32c(data: Piece) -> int:
-    """CRC-32C (RFC 3720 appendix B.4) of ``data``."""
-    return int(google_crc32c.value(data))
+def crc32c(data: Piece, before: int = 0) -> int:
+    """CRC-32C (RFC 3720 appendix B.4) of ``data``; ``before`` is the one of what precedes it."""
+    return int(google_crc32c.extend(before, data))
 
 
 def record_digest(line: bytes | memoryview) -> bytes:
@@ -40,7 +40,7 @@ def line_checks(pieces: Iterable[Piece]) -> LineChecks:
     """The checks of a line that lies in pieces."""
     crc, digest = 0, hashlib.sha256()
     for piece in pieces:
-        crc = google_crc32c.extend(crc, piece)
+        crc = crc32c(piece, crc)
         digest.update(piece)
     return LineChecks(crc, digest.digest()[:DIGEST_BYTES])
 

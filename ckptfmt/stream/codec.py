@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import zstandard
@@ -16,7 +16,13 @@ import zstandard
 from ckptfmt.errors import CorruptError, RefusedError
 from ckptfmt.wire import CRC_BYTES, MAX_LEVEL, MAX_WINDOW_BYTES, MIN_LEVEL
 
-__all__ = ["Compressor", "decompress", "decompress_large", "decompress_leniently"]
+__all__ = [
+    "Compressor",
+    "decompress",
+    "decompress_large",
+    "decompress_leniently",
+    "decompress_pieces",
+]
 
 # RFC 8878 section 3.1.1.1: the longest frame header.
 _MAX_FRAME_HEADER_BYTES: Final = 18
@@ -95,27 +101,44 @@ def decompress_large(
     Raises:
         CorruptError: as :func:`decompress`.
     """
-    out, stream = io.BytesIO(), _decompressor().decompressobj()
-    piece = read(min(_PIECE_BYTES, stored_bytes))
-    _check_header(piece, raw_bytes)
-    left = stored_bytes - len(piece)
-    try:
-        out.write(stream.decompress(piece))
-        while left and not stream.eof and out.tell() <= raw_bytes:
-            piece = read(min(_PIECE_BYTES, left))
-            left -= len(piece)
-            out.write(stream.decompress(piece))
-    except zstandard.ZstdError as error:
-        raise _undecodable(stored_bytes) from error
-    if left or not stream.eof or stream.unused_data or out.tell() != raw_bytes:
-        raise CorruptError(
-            f"a zstd frame of {stored_bytes} bytes does not hold exactly {raw_bytes} bytes"
-        )
+    out = io.BytesIO()
+    for piece in decompress_pieces(read, stored_bytes, raw_bytes):
+        out.write(piece)
     out.seek(-1, io.SEEK_END)
     last = out.read(1)
     out.truncate(raw_bytes - 1)
     # The buffer itself, cut to size: BytesIO copies only if it is written to again.
     return out.getvalue(), last
+
+
+def decompress_pieces(
+    read: Callable[[int], bytes], stored_bytes: int, raw_bytes: int, *, checksum: bool = True
+) -> Iterator[bytes]:
+    """As :func:`decompress_large`, in pieces of any size; what is wrong may show after the last.
+
+    ``checksum=False`` leaves the frame's own checksum out, as :func:`decompress_leniently` does.
+    """
+    left = stored_bytes if checksum else max(stored_bytes - CRC_BYTES, 0)
+    # Not the thread's own, which another frame may need before this one has ended.
+    stream = _new_decompressor().decompressobj()
+    given, piece = 0, read(min(_PIECE_BYTES, left))
+    _check_header(piece, raw_bytes)
+    while True:
+        left -= len(piece)
+        try:
+            raw = stream.decompress(piece)
+        except zstandard.ZstdError as error:
+            raise _undecodable(stored_bytes) from error
+        given += len(raw)
+        if raw:
+            yield raw
+        if not left or stream.eof or given > raw_bytes:
+            break
+        piece = read(min(_PIECE_BYTES, left))
+    if left or stream.eof is not checksum or stream.unused_data or given != raw_bytes:
+        raise CorruptError(
+            f"a zstd frame of {stored_bytes} bytes does not hold exactly {raw_bytes} bytes"
+        )
 
 
 def decompress_leniently(frame: bytes, raw_bytes: int) -> bytes | None:
@@ -145,8 +168,12 @@ def _fill(reader: zstandard.ZstdDecompressionReader, raw: bytearray) -> None:
 def _decompressor() -> zstandard.ZstdDecompressor:
     context: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
     if context is None:
-        context = _local.decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
+        context = _local.decompressor = _new_decompressor()
     return context
+
+
+def _new_decompressor() -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
 
 
 def _check_header(frame: bytes, raw_bytes: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 
 from ckptfmt.errors import CorruptError, DataError, MissingError
-from ckptfmt.stream.block import cut_line, is_large, open_block, single_line
+from ckptfmt.stream.block import LARGE_BYTES, cut_line, is_large, open_block, single_line
 from ckptfmt.stream.diagnosis import check_size, diagnose, past_end
 from ckptfmt.stream.framing import END_BYTES, PREFIX_BYTES, BlockHeader, End, Prefix
 from ckptfmt.stream.index import DigestSection, Entry, Index, Page, duplicate
+from ckptfmt.stream.long_line import LongLine, verify_long
 from ckptfmt.stream.records import StreamFacts
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.wire import DIGEST_BYTES
@@ -123,20 +125,40 @@ class Lookup:
         Raises:
             CorruptError: the block is damaged, the line is, or it is not where the entry says.
         """
-        block = None
-        try:
+        with _placed(entry):
             data = self._read(entry.block_offset, entry.block_length)
-            piece_bytes = Prefix.decode(data[:PREFIX_BYTES]).size_bytes
-            header = BlockHeader.decode(data[:piece_bytes])
-            block = header.number
-            self._check_uuid(header.uuid)
-            line = _line_of(header, data[piece_bytes:], entry)
-            if isinstance(line, CorruptError):
-                raise line
-        except DataError as error:
-            error.at(block=block, ordinal=entry.ordinal, offset=entry.block_offset, key=entry.key)
-            raise
+            header, piece_bytes = self._header(data, entry)
+            with _placed(entry, header):
+                line = _line_of(header, data[piece_bytes:], entry)
+                if isinstance(line, CorruptError):
+                    raise line
         return line
+
+    def line_or_long(self, entry: Entry) -> bytes | LongLine:
+        """As :meth:`line`; a large line is verified, but not held.
+
+        Raises:
+            CorruptError: as :meth:`line`.
+        """
+        if entry.length < LARGE_BYTES:
+            return self.line(entry)
+        with _placed(entry):
+            prefix = Prefix.decode(self._read(entry.block_offset, PREFIX_BYTES))
+            data = self._read(entry.block_offset, prefix.size_bytes)
+            header, piece_bytes = self._header(data, entry)
+            if not is_large(header):
+                return self.line(entry)
+            with _placed(entry, header):
+                _check_place(header, entry.block_length - piece_bytes, entry)
+                self._require(entry.block_offset, entry.block_length)
+                return verify_long(header, self._source, entry.block_offset + piece_bytes)
+
+    def _header(self, data: bytes, entry: Entry) -> tuple[BlockHeader, int]:
+        piece_bytes = Prefix.decode(data[:PREFIX_BYTES]).size_bytes
+        header = BlockHeader.decode(data[:piece_bytes])
+        with _placed(entry, header):
+            self._check_uuid(header.uuid)
+        return header, piece_bytes
 
     def _directory(self) -> tuple[int, int]:
         """Where INDX begins and how long it is."""
@@ -177,11 +199,14 @@ class Lookup:
             raise CorruptError(f"a piece of stream {uuid.hex()} in {self.index().uuid.hex()}")
 
     def _read(self, offset: int, size_bytes: int) -> bytes:
+        self._require(offset, size_bytes)
+        return self._source.read_at(offset, size_bytes)
+
+    def _require(self, offset: int, size_bytes: int) -> None:
         end = offset + size_bytes
         if end > self._source.size_bytes:
             # The size was judged before, so it is the range that is wrong.
             raise past_end(self._source, offset, end, whole=True)
-        return self._source.read_at(offset, size_bytes)
 
 
 def _check_index(index: Index, offset: int, facts: StreamFacts | None) -> None:
@@ -199,17 +224,33 @@ def _check_index(index: Index, offset: int, facts: StreamFacts | None) -> None:
         )
 
 
-def _line_of(header: BlockHeader, frame: bytes, entry: Entry) -> bytes | CorruptError:
+@contextmanager
+def _placed(entry: Entry, header: BlockHeader | None = None) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        block = None if header is None else header.number
+        error.at(block=block, ordinal=entry.ordinal, offset=entry.block_offset, key=entry.key)
+        raise
+
+
+def _check_place(header: BlockHeader, frame_bytes: int, entry: Entry) -> int:
+    """Which of the block's lines the entry is about."""
     index = entry.ordinal - header.first_ordinal
     if not 0 <= index < len(header.lengths) or (
         sum(header.lengths[:index]) + index,
         header.lengths[index],
     ) != (entry.offset, entry.length):
         raise CorruptError("the record is not where the index says")
-    if len(frame) != header.stored_bytes:
+    if frame_bytes != header.stored_bytes:
         raise CorruptError(
-            f"a zstd frame of {len(frame)} bytes in the index, and {header.stored_bytes} in BLCK"
+            f"a zstd frame of {frame_bytes} bytes in the index, and {header.stored_bytes} in BLCK"
         )
+    return index
+
+
+def _line_of(header: BlockHeader, frame: bytes, entry: Entry) -> bytes | CorruptError:
+    index = _check_place(header, len(frame), entry)
     if is_large(header):
         return single_line(header, io.BytesIO(frame).read)
     return cut_line(header, open_block(header, frame), index)

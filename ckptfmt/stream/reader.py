@@ -6,21 +6,24 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from ckptfmt.errors import CkptError, StateError
 from ckptfmt.stream.diagnosis import check_size
 from ckptfmt.stream.feed import Feed
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.index import Entry
+from ckptfmt.stream.long_line import LongLine
 from ckptfmt.stream.lookup import Lookup
 from ckptfmt.stream.records import StoredLine, StreamFacts
-from ckptfmt.stream.salvage import Loss, salvage
+from ckptfmt.stream.salvage import Loss, salvage, salvage_or_long
 from ckptfmt.stream.scan import Scan, read_head
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.wire import MAX_HEAD_BYTES
 
 __all__ = ["RecordStream", "StreamReader"]
+
+_T = TypeVar("_T")
 
 
 class RecordStream(Protocol):
@@ -36,8 +39,14 @@ class RecordStream(Protocol):
     def lines(self, *, digests: bool = True) -> Iterator[StoredLine]:
         """All records in order; strict."""
 
+    def lines_or_long(self, *, digests: bool = True) -> Iterator[StoredLine | LongLine]:
+        """The same, without holding what is large."""
+
     def get(self, key: str) -> bytes:
         """The line of the record with this key."""
+
+    def get_or_long(self, key: str) -> bytes | LongLine:
+        """The same, without holding what is large."""
 
     def entries(self) -> Iterator[Entry]:
         """The index in the order of the keys."""
@@ -47,6 +56,9 @@ class RecordStream(Protocol):
 
     def salvage(self) -> Iterator[StoredLine | Loss]:
         """Every record that can be read, and every loss."""
+
+    def salvage_or_long(self) -> Iterator[StoredLine | LongLine | Loss]:
+        """The same, without holding what is large."""
 
     def __enter__(self) -> Self: ...
 
@@ -100,9 +112,23 @@ class StreamReader:
         are two fifths of the work.
         """
         scan = Scan(self._source, self._facts, digests=digests)
+        return self._strictly(scan, scan.lines())
+
+    def lines_or_long(
+        self, *, digests: bool = True
+    ) -> Generator[StoredLine | LongLine, None, None]:
+        """As :meth:`lines`, in memory that does not grow with the longest line.
+
+        A line of more than :data:`~ckptfmt.stream.block.LARGE_BYTES` was verified as well,
+        but is read again where it is used, while the reader is open.
+        """
+        scan = Scan(self._source, self._facts, digests=digests)
+        return self._strictly(scan, scan.lines_or_long())
+
+    def _strictly(self, scan: Scan, lines: Iterator[_T]) -> Generator[_T, None, None]:
         with self._located():
             try:
-                yield from scan.lines()
+                yield from lines
             except CkptError as error:
                 self._add_key(error)
                 raise
@@ -128,6 +154,11 @@ class StreamReader:
         """
         with self._located():
             return self._lookup.line(self._lookup.entry(key))
+
+    def get_or_long(self, key: str) -> bytes | LongLine:
+        """As :meth:`get`; what is large is given as by :meth:`lines_or_long`."""
+        with self._located():
+            return self._lookup.line_or_long(self._lookup.entry(key))
 
     def at(self, ordinal: int) -> bytes:
         """As :meth:`get`, by ordinal; more pages are read if keys do not ascend with ordinals.
@@ -163,12 +194,18 @@ class StreamReader:
 
     def salvage(self) -> Iterator[StoredLine | Loss]:
         """As :func:`ckptfmt.stream.salvage`, with keys as far as the index still tells them."""
-        for found in salvage(self._source):
-            if isinstance(found, Loss) and found.location.ordinal is not None:
-                with suppress(CkptError):
-                    key = self.key_at(found.location.ordinal)
-                    found = replace(found, location=replace(found.location, key=key))
-            yield found
+        return map(self._keyed, salvage(self._source))
+
+    def salvage_or_long(self) -> Iterator[StoredLine | LongLine | Loss]:
+        """As :meth:`salvage`; what is large is given as by :meth:`lines_or_long`."""
+        return map(self._keyed, salvage_or_long(self._source))
+
+    def _keyed(self, found: _T) -> _T:
+        if isinstance(found, Loss) and found.location.ordinal is not None:
+            with suppress(CkptError):
+                key = self.key_at(found.location.ordinal)
+                return replace(found, location=replace(found.location, key=key))
+        return found
 
     def close(self) -> None:
         """Close the source; may be repeated."""

@@ -21,6 +21,11 @@ class StoredLine(NamedTuple):
     offset: int
     line: bytes
 
+    @property
+    def size_bytes(self) -> int:
+        """The length of the line."""
+        return len(self.line)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:

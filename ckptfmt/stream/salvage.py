@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptfmt.errors import CorruptError, DataError, Location, UnsupportedError
-from ckptfmt.stream.block import cut_lines, is_large, open_block, single_line
+from ckptfmt.stream.block import cut_lines, is_large, open_block
 from ckptfmt.stream.codec import decompress_leniently
 from ckptfmt.stream.framing import (
     END_BYTES,
@@ -24,6 +24,7 @@ from ckptfmt.stream.framing import (
     Prefix,
     open_piece,
 )
+from ckptfmt.stream.long_line import LongLine, verify_long
 from ckptfmt.stream.records import StoredLine
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.wire import (
@@ -37,7 +38,7 @@ from ckptfmt.wire import (
     TAG_PAGE,
 )
 
-__all__ = ["Loss", "salvage"]
+__all__ = ["Loss", "salvage", "salvage_or_long"]
 
 _MAGIC: Final = SKIPPABLE_MAGIC.to_bytes(4, "little")
 _CHUNK_BYTES: Final = 4 << 20
@@ -76,6 +77,16 @@ def salvage(source: RangeSource) -> Iterator[StoredLine | Loss]:
     Raises:
         StorageError: the store failed.
     """
+    for found in salvage_or_long(source):
+        yield found.held() if isinstance(found, LongLine) else found
+
+
+def salvage_or_long(source: RangeSource) -> Iterator[StoredLine | LongLine | Loss]:
+    """As :func:`salvage`, in memory that does not grow with the longest line.
+
+    A line of more than :data:`~ckptfmt.stream.block.LARGE_BYTES` was verified as well, but is
+    read again where it is used.
+    """
     return _Salvage(source).run()
 
 
@@ -98,21 +109,6 @@ class _Window:
             self._start = offset
         start = offset - self._start
         return self._data[start : start + size_bytes]
-
-
-class _Frame:
-    """The zstd frame of a large block, read bit by bit."""
-
-    def __init__(self, window: _Window, offset: int) -> None:
-        self._window = window
-        self._offset = offset
-
-    def read(self, size_bytes: int) -> bytes:
-        data = self._window.read(self._offset, size_bytes)
-        self._offset += size_bytes
-        if len(data) < size_bytes:
-            raise CorruptError("the zstd frame is cut off")
-        return data
 
 
 class _Missing:
@@ -160,7 +156,7 @@ class _Salvage:
         self._end: End | None = None
         self._offset = 0
 
-    def run(self) -> Iterator[StoredLine | Loss]:
+    def run(self) -> Iterator[StoredLine | LongLine | Loss]:
         try:
             yield from self._front()
         except UnsupportedError as error:
@@ -195,7 +191,7 @@ class _Salvage:
             return None
         return head.uuid, offset + piece.size_bytes
 
-    def _next(self) -> Iterator[StoredLine | Loss]:
+    def _next(self) -> Iterator[StoredLine | LongLine | Loss]:
         offset = self._offset
         piece = self._piece(offset)
         if piece is None or self._end is not None:
@@ -209,7 +205,9 @@ class _Salvage:
                 self._end = piece.content
                 self._missing.reach(piece.content.records)
 
-    def _block(self, header: BlockHeader, offset: int, start: int) -> Iterator[StoredLine | Loss]:
+    def _block(
+        self, header: BlockHeader, offset: int, start: int
+    ) -> Iterator[StoredLine | LongLine | Loss]:
         end = start + header.stored_bytes
         self._offset = end
         if self._uuid not in (None, header.uuid):
@@ -226,23 +224,40 @@ class _Salvage:
         if end != self._source.size_bytes and self._piece(end) is None:
             self._offset = self._search(start)
 
-    def _decode(self, header: BlockHeader, start: int) -> tuple[list[bytes | CorruptError], bool]:
+    def _decode(
+        self, header: BlockHeader, start: int
+    ) -> tuple[list[bytes | LongLine | CorruptError], bool]:
         """What there is of each record, and whether the frame was whole."""
+        if is_large(header):
+            line, whole = self._long(header, start)
+            return [line], whole
+        frame = self._window.read(start, header.stored_bytes)
         try:
-            if is_large(header):
-                return [single_line(header, _Frame(self._window, start).read)], True
-            frame = self._window.read(start, header.stored_bytes)
             return list(cut_lines(header, open_block(header, frame))), True
         except CorruptError as error:
-            frame = self._window.read(start, header.stored_bytes)
             raw = decompress_leniently(frame, header.raw_bytes)
             if raw is None:
                 return [error] * len(header.lengths), False
             return list(cut_lines(header, raw)), False
 
+    def _long(self, header: BlockHeader, start: int) -> tuple[LongLine | CorruptError, bool]:
+        """The one record of a large block; the frame's own checksum may be wrong."""
+        try:
+            return verify_long(header, self._source, start), True
+        except CorruptError as error:
+            first = error
+        try:
+            return verify_long(header, self._source, start, checksum=False), False
+        except CorruptError:
+            return first, False
+
     def _sorted_out(
-        self, header: BlockHeader, lines: list[bytes | CorruptError], offset: int, end: int
-    ) -> Iterator[StoredLine | Loss]:
+        self,
+        header: BlockHeader,
+        lines: list[bytes | LongLine | CorruptError],
+        offset: int,
+        end: int,
+    ) -> Iterator[StoredLine | LongLine | Loss]:
         start = lost = 0
         why = ""
         for ordinal, line in enumerate(lines, header.first_ordinal):
@@ -253,7 +268,10 @@ class _Salvage:
                 if lost:
                     yield self._loss(why, offset, end, header.number, ordinal - lost, lost)
                     lost = 0
-                yield StoredLine(ordinal, header.number, start, line)
+                if isinstance(line, LongLine):
+                    yield line
+                else:
+                    yield StoredLine(ordinal, header.number, start, line)
             start += header.lengths[ordinal - header.first_ordinal] + 1
         if lost:
             yield self._loss(why, offset, end, header.number, header.next_ordinal - lost, lost)

@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
-from typing import Final
+from typing import Final, TypeVar
 
 from ckptfmt.errors import CkptError, CorruptError, DataError
 from ckptfmt.stream.block import LARGE_BYTES, cut_lines, is_large, open_block, single_line
 from ckptfmt.stream.diagnosis import check_size
 from ckptfmt.stream.feed import Feed
 from ckptfmt.stream.framing import PREFIX_BYTES, BlockHeader, Head, Prefix
+from ckptfmt.stream.long_line import LongLine, verify_long
 from ckptfmt.stream.records import StoredLine, StreamFacts
 from ckptfmt.stream.source import RangeSource
 from ckptfmt.stream.tail import check_tail
 from ckptfmt.stream.tally import Tally
+from ckptfmt.threads import HomeProcess, submit
 from ckptfmt.wire import EMPTY_ZSTD_FRAME, TAG_BLOCK
 
 __all__ = ["Scan", "read_head"]
+
+_T = TypeVar("_T")
 
 # Blocks ahead of the consumer; with LARGE_BYTES this bounds what is held for it.
 _AHEAD_BLOCKS: Final = 2
@@ -93,25 +98,35 @@ class Scan:
 
         Raises:
             DataError: at the first damage; where only the last piece is reached, of the index.
-            StorageError: the store failed.
+            StorageError: the store failed, or no thread can be started.
+            StateError: in a child of fork, where it was begun in the parent.
         """
+        return self._all(self._line_here)
+
+    def lines_or_long(self) -> Iterator[StoredLine | LongLine]:
+        """As :meth:`lines`; what is large is not held, but given once it was verified."""
+        return self._all(self._long_here)
+
+    def _all(self, large: Callable[[_Block], Iterator[_T]]) -> Iterator[StoredLine | _T]:
         try:
             check_size(self._source, self._facts)
             self._uuid = read_head(self._feed).uuid
-            yield from self._blocks()
+            yield from self._blocks(large)
             check_tail(self._feed, self._source, self._uuid, self._tally, self._facts)
         except CkptError as error:
             error.at(file=self._source.name)
             raise
 
-    def _blocks(self) -> Iterator[StoredLine]:
+    def _blocks(self, large: Callable[[_Block], Iterator[_T]]) -> Iterator[StoredLine | _T]:
         worker = ThreadPoolExecutor(1, "ckptfmt-read")
         ahead: deque[Future[_Step]] = deque()
+        home = HomeProcess()
         try:
             while True:
+                home.check()
                 while len(ahead) < _AHEAD_BLOCKS:
                     begun = threading.Event()
-                    ahead.append(worker.submit(self._step, begun))
+                    ahead.append(submit(worker, self._step, begun))
                 # Decoding needs no interpreter lock, but the way there does, and a busy
                 # consumer would not let go of it before its switch interval is over.
                 begun.wait()
@@ -127,7 +142,10 @@ class Scan:
                 # feed is used from here.
                 while ahead:
                     ahead.popleft().result()
-                yield from _lines(item, self._decode_here(item))
+                if is_large(item.header):
+                    yield from large(item)
+                else:
+                    yield from _lines(item, self._decode_here(item))
                 self._paused = False
         finally:
             worker.shutdown(cancel_futures=True)
@@ -175,23 +193,37 @@ class Scan:
         self._next_ordinal = header.next_ordinal
 
     def _decode_here(self, block: _Block) -> Iterator[bytes | CorruptError]:
-        header = block.header
-        try:
-            if is_large(header):
-                line = single_line(header, self._feed.take)
-                if isinstance(line, bytes):
-                    self._take_in(block, line)
-                yield line
-                return
-            raw = open_block(header, self._feed.take(header.stored_bytes))
-        except DataError as error:
-            error.at(offset=block.offset)
-            raise
+        with _placed(block):
+            raw = open_block(block.header, self._feed.take(block.header.stored_bytes))
         self._take_in(block, raw)
-        yield from cut_lines(header, raw)
+        yield from cut_lines(block.header, raw)
+
+    def _line_here(self, block: _Block) -> Iterator[StoredLine]:
+        with _placed(block):
+            line = single_line(block.header, self._feed.take)
+        if isinstance(line, bytes):
+            self._take_in(block, line)
+        # Kept by nobody but the consumer.
+        return _lines(block, iter([line]))
+
+    def _long_here(self, block: _Block) -> Iterator[LongLine]:
+        header, frame_offset = block.header, self._feed.offset
+        with _placed(block):
+            line = verify_long(header, self._source, frame_offset, read=self._feed.take)
+        self._tally.add_long(header, block.offset, block.size_bytes, line.digest)
+        yield line
 
     def _take_in(self, block: _Block, raw: bytes) -> None:
         self._tally.add(block.header, block.offset, block.size_bytes, raw)
+
+
+@contextmanager
+def _placed(block: _Block) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        error.at(offset=block.offset)
+        raise
 
 
 def _lines(block: _Block, found: Iterator[bytes | CorruptError]) -> Iterator[StoredLine]:

@@ -46,6 +46,22 @@ class Tally:
                 if self.with_digests:
                     digests.append(record_digest(view[start : start + length]))
                 start += length + 1
+        self._add(header, places, digests)
+
+    def add_long(self, header: BlockHeader, offset: int, size_bytes: int, digest: bytes) -> None:
+        """As :meth:`add`, for a block of one line whose record digest is known."""
+        self._add(
+            header,
+            [(header.first_ordinal, offset, size_bytes, 0, header.lengths[0])],
+            [digest] if self.with_digests else [],
+        )
+
+    def _add(
+        self,
+        header: BlockHeader,
+        places: list[tuple[int, int, int, int, int]],
+        digests: list[bytes],
+    ) -> None:
         if self.with_digests:
             self._content.update(content_rows(header.lengths, digests))
             self._digests.update(b"".join(digests))

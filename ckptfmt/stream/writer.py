@@ -21,6 +21,7 @@ from ckptfmt.errors import (
     RefusedError,
     SizeError,
     StateError,
+    TransientError,
 )
 from ckptfmt.identity import check_name
 from ckptfmt.stream.block import EncodedBlock, encode_block, line_length
@@ -29,6 +30,7 @@ from ckptfmt.stream.codec import Compressor
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.output import Output, Sink
 from ckptfmt.stream.records import Line, StreamSummary
+from ckptfmt.threads import HomeProcess, submit
 from ckptfmt.wire import (
     BLOCK_TARGET_BYTES,
     MAX_BLOCK_RAW_BYTES,
@@ -66,6 +68,8 @@ class StreamWriter:
     Raises:
         NameRefusedError: kind, instance or checkpoint id is malformed.
         RefusedError: another argument is out of range.
+        StateError: in a child of fork, by the same; the stream is its parent's.
+        TransientError: no thread can be started, by the same; the stream is lost.
         whatever the sink raises, here and in :meth:`add`, :meth:`flush` and :meth:`close`.
     """
 
@@ -106,6 +110,7 @@ class StreamWriter:
         self._failure: BaseException | None = None
         self._stopped = False
         self._done = False
+        self._home = HomeProcess()
         self._output = Output(sink, head, content)
         self._workers = ThreadPoolExecutor(threads, "ckptfmt-encode")
         self._emitter = ThreadPoolExecutor(1, "ckptfmt-emit")
@@ -127,11 +132,12 @@ class StreamWriter:
         alone = length >= self._block_target_bytes
         if alone:
             self._close_block()
-        self._ordinals[key] = len(self._ordinals)
-        self._lines.append(line)
         # Here and not on a worker: hashing lets go of the interpreter's lock, which an
         # encoding caller otherwise never does, so that the workers get their turns.
-        self._checks.append(line_checks(line))
+        checks = line_checks(line)
+        self._ordinals[key] = len(self._ordinals)
+        self._lines.append(line)
+        self._checks.append(checks)
         self._raw_bytes += length + 1
         if self._raw_bytes >= self._block_target_bytes or len(self._lines) == MAX_BLOCK_RECORDS:
             self._close_block()
@@ -168,6 +174,8 @@ class StreamWriter:
         """Stop where the stream is; nothing is written any more.  May be repeated."""
         self._done = True
         self._lines, self._checks = [], []
+        if not self._home.is_here:
+            return
         self._emitter.shutdown(cancel_futures=True)
         self._workers.shutdown(cancel_futures=True)
 
@@ -190,22 +198,30 @@ class StreamWriter:
         self._collect(_IN_FLIGHT_BYTES)
 
     def _close_block(self) -> None:
+        self._home.check()
         if not self._lines:
             return
         lines, checks, raw_bytes = self._lines, self._checks, self._raw_bytes
         self._lines, self._checks, self._raw_bytes = [], [], 0
         self._collect(max(_IN_FLIGHT_BYTES - raw_bytes, 0))
-        encoded = self._workers.submit(
-            encode_block,
-            self._compressor,
-            self._uuid,
-            self._next_block,
-            len(self._ordinals) - len(lines),
-            lines,
-            checks,
-        )
+        first_ordinal = len(self._ordinals) - len(lines)
+        try:
+            encoded = submit(
+                self._workers,
+                encode_block,
+                self._compressor,
+                self._uuid,
+                self._next_block,
+                first_ordinal,
+                lines,
+                checks,
+            )
+            emitted = submit(self._emitter, self._emit, encoded)
+        except TransientError as error:
+            self._failure = error
+            raise
         self._next_block += 1
-        self._pending.append((self._emitter.submit(self._emit, encoded), raw_bytes))
+        self._pending.append((emitted, raw_bytes))
         self._in_flight_bytes += raw_bytes
         self._collect(_IN_FLIGHT_BYTES)
 

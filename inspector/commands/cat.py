@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Final
 
 import typer
 
-from ckptfmt.checkpoint_reader import ParticipantReader
 from ckptfmt.errors import CkptError, DataError, RefusedError
+from ckptfmt.participant_reader import ParticipantReader
 from inspector.address import Selection, parse, select
 from inspector.exit_codes import Exit
 from inspector.failures import location_members
@@ -17,6 +18,7 @@ from inspector.options import command
 from inspector.output.base import Format, Item, Verbatim, Views
 from inspector.output.progress import Counter
 from inspector.places import open_checkpoint
+from inspector.quantities import number_of
 from inspector.reading import Reading, open_reading
 from inspector.records import Found, listed, readable
 from inspector.session import Session
@@ -24,9 +26,9 @@ from inspector.session import Session
 __all__ = ["VIEWS", "app", "cat"]
 
 
-def _record_lines(item: Item) -> Iterator[str]:
+def _record_lines(item: Item) -> Iterator[str | Iterator[str]]:
     yield item["address"]
-    yield "  " + item["record"].text.decode()
+    yield chain(("  ",), (piece.decode() for piece in item["record"].pieces()))
 
 
 VIEWS: Final[Views] = {
@@ -107,11 +109,13 @@ class _Cat:
         before = self._bound.shown
         for reader in self._reading.readers(selection.participants, self._lose):
             for found in self._bound.of(self._meant(reader, selection)):
-                self._raw_bytes += len(found.line)
+                self._raw_bytes += found.size_bytes
                 self._show(reader, found)
                 counter.update(self._bound.shown, self._raw_bytes)
             if self._bound.cut:
-                self._session.talk.notice(f"--limit cut after {self._bound.shown:,} records")
+                self._session.talk.notice(
+                    f"--limit cut after {number_of(self._bound.shown, 'record')}"
+                )
                 return
         if selection.key is not None and self._bound.shown == before:
             self._session.note(Exit.NEGATIVE, f"no record matches {selection.key}")
@@ -134,12 +138,14 @@ class _Cat:
                 yield item
 
     def _show(self, reader: ParticipantReader, found: Found) -> None:
+        record = Verbatim(found.line)
         if self._bare:
-            self._session.raw(found.line)
+            for piece in record.pieces():
+                self._session.raw(piece)
             self._session.raw(b"\n")
         else:
             address = f"{reader.participant}/{found.key}"
-            self._session.item("record", address=address, record=Verbatim(found.line))
+            self._session.item("record", address=address, record=record)
 
     def _lose(self, error: CkptError) -> None:
         self._lost += 1
@@ -161,5 +167,6 @@ def _through_index(reader: ParticipantReader, selection: Selection) -> Iterator[
     for entry in listed(reader):
         if isinstance(entry, CkptError):
             raise entry
-        if selection.matches(entry.key) and (line := reader.get(entry.key).stored_line) is not None:
-            yield Found(entry.key, entry.ordinal, line)
+        if selection.matches(entry.key):
+            with reader.find(entry.key) as (_, line):
+                yield Found(entry.key, entry.ordinal, line)

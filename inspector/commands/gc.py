@@ -14,7 +14,7 @@ from inspector.exit_codes import Exit
 from inspector.failures import code_of_damage
 from inspector.options import command
 from inspector.output.base import Item, Views
-from inspector.places import open_directory
+from inspector.places import open_run
 from inspector.quantities import number_of
 from inspector.session import Session
 
@@ -53,7 +53,7 @@ def gc(
     Nothing that a manifest names is ever deleted, and nothing at all while a checkpoint of
     the run is damaged.
     """
-    store = open_directory(run)
+    store = open_run(run)
     plan = plan_gc(store)
     for kept in plan.kept:
         session.item("kept", name=kept.name, reason=kept.reason)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
 import typer
 
-from ckptfmt.checkpoint_reader import ParticipantReader
 from ckptfmt.errors import (
     CkptError,
     DataError,
@@ -16,10 +16,15 @@ from ckptfmt.errors import (
     MissingError,
     NameRefusedError,
     RefusedError,
+    SizeError,
+    UnsupportedError,
 )
 from ckptfmt.exact import check_json
+from ckptfmt.participant_reader import ParticipantReader
+from ckptfmt.stream import LongLine
 from inspector.address import Address, Selection, join_pointer, parse, select
 from inspector.exit_codes import Exit
+from inspector.long_value import long_value
 from inspector.options import command
 from inspector.output.base import Views
 from inspector.places import open_checkpoint
@@ -36,7 +41,7 @@ VIEWS: Final[Views] = {}
 @dataclass(frozen=True, slots=True)
 class _Record:
     address: str
-    line: bytes
+    line: bytes | LongLine
 
 
 def get(
@@ -69,24 +74,12 @@ def get(
         session.talk.notice(notice)
     parsed = parse(address)
     reading = open_reading(place, session.damage, incomplete=incomplete)
-    record = _find(session, reading, parsed)
-    value = None if record is None else find_value(record.line, parsed.tokens or ())
-    session.summary["found"] = value is not None
-    if record is None or value is None:
-        _give_none(session, address, default)
-    elif not session.is_text:
-        where = (
-            record.address
-            if parsed.tokens is None
-            else record.address + join_pointer(parsed.tokens)
-        )
-        session.item("value", address=where, **_tagged(value))
-    elif raw:
-        session.raw(value.text)
-    elif string:
-        _give_string(session, value)
-    else:
-        _give_text(session, value)
+    with ExitStack() as opened:
+        record = _find(session, reading, parsed, opened)
+        if raw and record is not None and isinstance(record.line, LongLine):
+            _give_long(session, record.line, parsed, default)
+        else:
+            _give(session, record, parsed, raw=raw, string=string, default=default)
 
 
 app = command(VIEWS)(get)
@@ -108,7 +101,9 @@ def _check_options(session: Session, *, raw: bool, string: bool, default: str | 
             ) from error
 
 
-def _find(session: Session, reading: Reading, address: Address) -> _Record | None:
+def _find(
+    session: Session, reading: Reading, address: Address, opened: ExitStack
+) -> _Record | None:
     """The record that is meant; None where there is none, which is an answer."""
     try:
         selection = select(address, reading.participants)
@@ -121,11 +116,20 @@ def _find(session: Session, reading: Reading, address: Address) -> _Record | Non
             advice="an address is kind/instance/record-key#/json/pointer",
         )
     (participant,) = selection.participants
-    found = _read(session, reading.reader(participant), selection)
+    try:
+        reader = reading.reader(participant)
+    except UnsupportedError:
+        raise
+    except DataError as error:
+        session.damage(error)
+        return None
+    found = _read(session, reader, selection, opened)
     return None if found is None else _Record(f"{participant}/{found.key}", found.line)
 
 
-def _read(session: Session, reader: ParticipantReader, selection: Selection) -> Found | None:
+def _read(
+    session: Session, reader: ParticipantReader, selection: Selection, opened: ExitStack
+) -> Found | None:
     """The record with the key, or the only one of the episode.
 
     Raises:
@@ -133,38 +137,88 @@ def _read(session: Session, reader: ParticipantReader, selection: Selection) -> 
     """
     assert selection.key is not None
     reader.check_schema()
-    if (line := _line(session, reader, selection.key)) is not None:
+    if (line := _line(session, reader, selection.key, opened)) is not None:
         return Found(selection.key, -1, line)
     keys = [
         item.key for item in sound(listed(reader), session.damage) if selection.matches(item.key)
     ]
+    if selection.key in keys:
+        # It is the one that was meant, and is damaged.
+        return None
     if len(keys) > 1:
         raise NameRefusedError(
             f"{selection.key!a} could mean {len(keys):,} records",
             advice=f"name one of {', '.join(keys[:10])}",
         )
-    if not keys or (line := _line(session, reader, keys[0])) is None:
+    if not keys or (line := _line(session, reader, keys[0], opened)) is None:
         return None
     return Found(keys[0], -1, line)
 
 
-def _line(session: Session, reader: ParticipantReader, key: str) -> bytes | None:
-    """Through the index; where that is damaged, by reading everything."""
+def _line(
+    session: Session, reader: ParticipantReader, key: str, opened: ExitStack
+) -> bytes | LongLine | None:
+    """Through the index; where that is damaged, by reading everything.
+
+    What a long line is read from goes into ``opened``.
+    """
     try:
-        return reader.get(key).stored_line
+        _, line = opened.enter_context(reader.find(key))
+        return line
     except MissingError as error:
         if error.location.key is not None:
             return None
         session.damage(error)
+    except SizeError as error:
+        session.damage(error)
+        return None
     except DataError as error:
         session.damage(error)
-    for found in readable(reader):
+    for found in opened.enter_context(closing(readable(reader))):
         if not isinstance(found, CkptError) and found.key == key:
             return found.line
     return None
 
 
-def _give_none(session: Session, address: str, default: str | None) -> None:
+def _give(
+    session: Session,
+    record: _Record | None,
+    address: Address,
+    *,
+    raw: bool,
+    string: bool,
+    default: str | None,
+) -> None:
+    value = None if record is None else find_value(_held(record.line), address.tokens or ())
+    session.summary["found"] = value is not None
+    if record is None or value is None:
+        _give_none(session, address, default)
+    elif not session.is_text:
+        where = record.address + ("" if address.tokens is None else join_pointer(address.tokens))
+        session.item("value", address=where, **_tagged(value))
+    elif raw:
+        session.raw(value.text)
+    elif string:
+        _give_string(session, value)
+    else:
+        _give_text(session, value)
+
+
+def _held(line: bytes | LongLine) -> bytes:
+    return line.held().line if isinstance(line, LongLine) else line
+
+
+def _give_long(session: Session, line: LongLine, address: Address, default: str | None) -> None:
+    pieces = long_value(line, address.tokens or ())
+    session.summary["found"] = pieces is not None
+    if pieces is None:
+        _give_none(session, address, default)
+        return
+    for piece in pieces:
+        session.raw(piece)
+
+
+def _give_none(session: Session, address: Address, default: str | None) -> None:
     if session.code is not Exit.DONE:
         # Damage: that nothing was found says nothing.
         return
@@ -174,7 +228,7 @@ def _give_none(session: Session, address: str, default: str | None) -> None:
         session.raw_text(default.encode(errors="surrogateescape") + b"\n")
     else:
         value = orjson.Fragment(default)
-        session.item("value", address=address, value=value, exact=[], default=True)
+        session.item("value", address=str(address), value=value, exact=[], default=True)
 
 
 def _tagged(value: StoredValue) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import msgspec
 import orjson
 import typer
 
-from ckptfmt.checkpoint_reader import ParticipantReader
 from ckptfmt.errors import CkptError
 from ckptfmt.manifest import NOT_RECOVERED, CheckpointManifest, Provenance, Sealed
+from ckptfmt.participant_reader import ParticipantReader
 from inspector.options import command
 from inspector.output.base import Column, Item, Table, Views
 from inspector.places import open_checkpoint

@@ -12,6 +12,7 @@ from ckptfmt.identity import ParticipantId
 from ckptfmt.run import CheckpointEntry, CheckpointState, latest, list_checkpoints
 from ckptfmt.store.base import Store
 from inspector.address import Selection, parse, select
+from inspector.exit_codes import Exit
 from inspector.limits import Limit, told_cut
 from inspector.options import command
 from inspector.output.base import Column, Item, Table, Views
@@ -224,4 +225,6 @@ def _list_records(session: Session, reading: Reading, selection: Selection, boun
             )
         if bound.cut:
             break
+    if selection.key is not None and not bound.shown and not bound.cut:
+        session.note(Exit.NEGATIVE, f"no record matches {selection.key}")
     session.summary |= bound.summary(None if bound.cut else bound.shown)

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from ckptfmt.commit import Committed, NotCommitted
-from ckptfmt.recover import Recovery, recover_checkpoint
+from ckptfmt.recover import recover_checkpoint
+from ckptfmt.recovery import Recovery
 from ckptfmt.store.local import LocalStore
 from inspector.exit_codes import Exit
 from inspector.failures import exit_code_of, location_members

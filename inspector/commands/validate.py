@@ -25,6 +25,9 @@ from inspector.session import Session
 
 __all__ = ["VIEWS", "FailOn", "app", "validate"]
 
+# With what the program takes itself, validate stays below 300 MB.
+_MEMORY_BYTES: Final = 200 << 20
+
 
 class FailOn(StrEnum):
     """Which findings make the exit code 1."""
@@ -78,6 +81,10 @@ def validate(
             "deep: every record decoded, encoded again and compared.",
         ),
     ] = Level.FULL,
+    large: Annotated[
+        bool,
+        typer.Option("--large", help="With deep: decode records too that take much memory for it."),
+    ] = False,
     ledgers: Annotated[
         str | None,
         typer.Option(
@@ -107,9 +114,10 @@ def validate(
     if ledgers is not None:
         check_directory(ledgers)
     judged = _Judged()
+    asked = _Asked(level, ledgers, None if large else _MEMORY_BYTES)
     try:
         for name in checkpoints:
-            _validate(session, name, level, ledgers, judged)
+            _validate(session, name, asked, judged)
         judged.finished = True
     finally:
         _conclude(session, judged, fail_on, exit_zero=exit_zero)
@@ -139,6 +147,15 @@ def _rule(rule: Rule) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What :func:`ckptfmt.verify.verify` is asked for of every input."""
+
+    level: Level
+    ledgers: str | None
+    memory_bytes: int | None
+
+
 @dataclass(slots=True)
 class _Judged:
     """What became of the inputs, and what was found in all of them."""
@@ -150,9 +167,7 @@ class _Judged:
     tally: Tally = field(default_factory=Tally)
 
 
-def _validate(
-    session: Session, name: str, level: Level, ledgers: str | None, judged: _Judged
-) -> None:
+def _validate(session: Session, name: str, asked: _Asked, judged: _Judged) -> None:
     try:
         place = open_checkpoint(name)
     except CkptError as error:
@@ -168,7 +183,12 @@ def _validate(
     with session.progress(f"validate {name}", _total_records(place)) as counter:
         progress.report = lambda done: counter.update(done.records, done.raw_bytes)
         for finding in verify(
-            place.store, place.folder, level=level, progress=progress, ledgers=ledgers
+            place.store,
+            place.folder,
+            level=asked.level,
+            progress=progress,
+            ledgers=asked.ledgers,
+            memory_bytes=asked.memory_bytes,
         ):
             _give(session, name, finding, tally)
     errors = tally.errors - errors_before
@@ -176,7 +196,7 @@ def _validate(
     session.item(
         "input",
         input=name,
-        level=str(level),
+        level=str(asked.level),
         valid=errors == 0,
         participants=progress.participants,
         records=progress.records,

@@ -7,10 +7,12 @@ after an early error.  In NDJSON each is a line; in JSON they are one document; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
+
+from ckptfmt.stream import LongLine
 
 __all__ = ["Color", "Column", "Format", "Item", "Table", "Verbatim", "View", "Views", "Writer"]
 
@@ -22,10 +24,14 @@ Item: TypeAlias = Mapping[str, Any]
 class Verbatim:
     """JSON text that may be a large part of the memory that there is: it is never copied.
 
-    It stands for a member of an item, not deeper.
+    It stands for a member of an item, not deeper.  A long line is never held either.
     """
 
-    text: bytes
+    text: bytes | LongLine
+
+    def pieces(self) -> Iterable[bytes]:
+        """The text, cut between characters."""
+        return self.text.pieces() if isinstance(self.text, LongLine) else (self.text,)
 
 
 class Format(StrEnum):
@@ -61,8 +67,8 @@ class Table:
     columns: tuple[Column, ...]
 
 
-View: TypeAlias = Table | Callable[[Item], Iterable[str]]
-"""Rows of a table, or lines of text."""
+View: TypeAlias = Table | Callable[[Item], Iterable[str | Iterator[str]]]
+"""Rows of a table, or lines of text, each whole or in pieces."""
 
 Views: TypeAlias = Mapping[str, View]
 """Type of an item -> its view.  An item without one is not shown as text."""

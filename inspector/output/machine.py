@@ -34,7 +34,7 @@ def _pieces(item: Item) -> Iterator[bytes]:
             yield separator + spelled(plain)[1:-1]
             plain, separator = {}, b","
         yield separator + spelled({name: None})[1:].removesuffix(b"null}")
-        yield value.text
+        yield from value.pieces()
         separator = b","
     if plain:
         yield separator + spelled(plain)[1:-1]

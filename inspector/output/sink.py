@@ -82,7 +82,7 @@ class StandardOutput(_Stream):
 class FileSink(_Stream):
     """A file that takes the place of ``path`` at the end, so that nobody sees half of it.
 
-    Pipes and devices are written directly.
+    Of a link it is what the link names.  Pipes and devices are written directly.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,6 +90,7 @@ class FileSink(_Stream):
         self._temporary: Path | None = None
         target = path
         if not _is_special(path):
+            self._path = path = _target(path)
             target = path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
             self._temporary = target
         try:
@@ -119,6 +120,14 @@ class FileSink(_Stream):
                 self._temporary.unlink()
 
 
+def _target(path: Path) -> Path:
+    # A name with a NUL is refused where it is opened.
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        return path
+
+
 def _is_special(path: Path) -> bool:
     try:
         return not stat.S_ISREG(path.stat().st_mode)
@@ -127,12 +136,12 @@ def _is_special(path: Path) -> bool:
 
 
 def open_sink(path: Path | None) -> StandardOutput | FileSink:
-    """The file ``path``, or standard output.
+    """The file ``path``, or standard output, which ``-`` means too.
 
     Raises:
         StorageFailedError: it cannot be written.
     """
-    return StandardOutput() if path is None else FileSink(path)
+    return StandardOutput() if path in (None, Path("-")) else FileSink(path)
 
 
 def close_quietly(descriptor: int) -> None:

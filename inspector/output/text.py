@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -38,8 +39,7 @@ class TextWriter:
             return
         if not isinstance(view, Table):
             self._leave_table()
-            for line in view(item):
-                self._line(safe_text(line))
+            self._show(view(item))
             return
         if view is not self._table:
             self._leave_table()
@@ -56,8 +56,13 @@ class TextWriter:
         """As :meth:`inspector.output.base.Writer.end`."""
         self._leave_table()
         if (view := self._views.get("summary")) is not None and not isinstance(view, Table):
-            for line in view(summary):
-                self._line(safe_text(line))
+            self._show(view(summary))
+
+    def _show(self, lines: Iterable[str | Iterator[str]]) -> None:
+        for line in lines:
+            for piece in (line,) if isinstance(line, str) else line:
+                self._sink.write(safe_text(piece).encode())
+            self._sink.write(b"\n")
 
     def _leave_table(self) -> None:
         if self._held:

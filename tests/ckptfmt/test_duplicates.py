@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptfmt.duplicates import duplicate_members
+from tests.support.deep import at_depth
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def test_what_a_dict_can_hold_has_none(value: object) -> None:
     assert list(duplicate_members(json.dumps(value).encode())) == []
 
 
-def test_the_deepest_document_has_them_too() -> None:
+@pytest.mark.parametrize("frames", [0, 600, 900])
+def test_the_deepest_document_has_them_too(frames: int) -> None:
     text = b'{"a":' * 498 + b'{"b":1,"b":2}' + b"}" * 498
-    assert list(duplicate_members(text)) == ["/a" * 498 + "/b"]
+    assert at_depth(frames, lambda: list(duplicate_members(text))) == ["/a" * 498 + "/b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import pytest
 from ckptfmt.exact import decode_json
 from ckptfmt.gc_pause import bulk_decode, gc_paused
 from ckptfmt.payload import JsonPayload
+from ckptfmt.testing.os_faults import forked
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["enabled", "disabled"])
@@ -119,3 +121,50 @@ def test_an_error_inside_leaves_the_setting(setting: bool) -> None:
     with pytest.raises(ZeroDivisionError), bulk_decode():
         raise ZeroDivisionError
     assert gc.isenabled() is setting
+
+
+def test_a_child_of_fork_has_the_setting_though_another_thread_paused(setting: bool) -> None:
+    """S33: the thread that would give it back is not in the child."""
+    paused, done = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with gc_paused():
+            paused.set()
+            done.wait()
+
+    def look() -> None:
+        assert gc.isenabled() is setting
+        with gc_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() is setting
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    paused.wait()
+    try:
+        assert forked(look) == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_of_fork_that_was_made_inside_the_block_leaves_it_as_it_was(setting: bool) -> None:
+    with gc_paused():
+        pid = os.fork()
+    if pid == 0:
+        os._exit(0 if gc.isenabled() is setting else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert gc.isenabled() is setting
+
+
+def test_a_child_of_fork_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may be counting itself at the moment of the fork."""
+    lock = threading.Lock()
+    monkeypatch.setattr("ckptfmt.gc_pause._lock", lock)
+
+    def pause() -> None:
+        with gc_paused():
+            pass
+
+    with lock:
+        assert forked(pause) == 0

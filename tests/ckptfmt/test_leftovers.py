@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def unpublished(run: Path) -> Path:
     return run / "ck-2"
 
 
-@pytest.mark.parametrize("name", [JUNK, f"tmp-{TOKEN}-manifest.json"])
+@pytest.mark.parametrize("name", [JUNK, f"tmp-{TOKEN}-manifest.json", f"tmp-{TOKEN}-probe"])
 def test_leftovers_of_a_published_checkpoint_are_deleted_and_nothing_else(
     run: Path, name: str
 ) -> None:
@@ -145,3 +146,42 @@ def test_a_run_that_is_not_there_is_missing(tmp_path: Path) -> None:
     """S52."""
     with pytest.raises(MissingError):
         plan_gc(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", [".git", ".snapshot", "a:b", "a\\b", "a\nb", "\udcff", "x" * 255])
+def test_a_folder_of_any_name_is_kept_and_hides_nothing(run: Path, name: str) -> None:
+    """S53: also one that no store would open."""
+    (run / name).mkdir()
+    (run / name / "file").write_bytes(b"x")
+    (run / "ck-1/agent/a1" / JUNK).write_bytes(b"x")
+    plan = plan_gc(run)
+    assert plan.refusal is None
+    assert plan.delete == (f"ck-1/agent/a1/{JUNK}",)
+    assert [kept.name for kept in plan.kept] == [name]
+
+
+def test_what_lies_beside_the_participants_of_a_kind_is_told_or_deleted(run: Path) -> None:
+    """S53, and all that ``verify`` calls a leftover."""
+    (run / "ck-1/agent/notes.txt").write_bytes(b"x")
+    (run / "ck-1/agent" / f"tmp-{TOKEN}-probe").write_bytes(b"x")
+    plan = plan_gc(run)
+    assert plan.delete == (f"ck-1/agent/tmp-{TOKEN}-probe",)
+    assert [(kept.name, kept.reason) for kept in plan.kept] == [
+        ("ck-1/agent/notes.txt", "not ours")
+    ]
+    apply_gc(run, plan)
+    assert [finding.rule.rule_id for finding in verify(run / "ck-1")] == ["stranger"]
+
+
+@pytest.mark.parametrize("time_s", [0, 1, 4_000_000_000], ids=["epoch", "past", "future"])
+def test_no_clock_decides(run: Path, time_s: int) -> None:
+    """S50."""
+    ck_2 = unpublished(run)
+    for place in (run / "ck-1", ck_2):
+        (place / "agent/a1" / JUNK).write_bytes(b"x")
+    (ck_2 / "agent/a1/manifest.json").unlink()
+    before = plan_gc(run)
+    assert before.delete == (f"ck-1/agent/a1/{JUNK}",)
+    for path in (run, *run.rglob("*")):
+        os.utime(path, (time_s, time_s))
+    assert plan_gc(run) == before

@@ -20,11 +20,17 @@ from ckptfmt.manifest import (
     decode_manifest,
     encode_manifest,
 )
+from ckptfmt.metadata import metadata
+from tests.support.deep import at_depth
 
 TOKEN = "0123456789abcdef01234567"
 SHA = "a" * 64
 PROVENANCE = Provenance(
-    library="ckptfmt 0.1.0", python="CPython 3.11", host="h", created_at="2026-01-01T00:00:00.000Z"
+    library="ckptfmt 0.1.0",
+    python="CPython 3.11",
+    host="h",
+    created_at="2026-01-01T00:00:00.000Z",
+    user={},
 )
 
 
@@ -105,7 +111,7 @@ def test_a_manifest_comes_back_and_follows_the_byte_rules() -> None:
 
 def test_non_ascii_provenance_is_escaped() -> None:
     body = participant(
-        provenance=Provenance(library="l", python="p", host="h\u202e\x1b", created_at="t")
+        provenance=Provenance(library="l", python="p", host="h\u202e\x1b", created_at="t", user={})
     )
     assert encode_manifest(body).data.isascii()
 
@@ -286,3 +292,16 @@ def test_deep_or_foreign_content_under_a_right_seal_is_corrupt() -> None:
         for _ in range(3):
             with pytest.raises(CkptError):
                 decode_manifest(data, ParticipantManifest)
+
+
+@pytest.mark.parametrize("frames", [0, 600, 900])
+def test_deep_metadata_is_written_and_read_from_any_stack(frames: int) -> None:
+    """F22: what could be written can always be read, wherever in a program."""
+    deep: object = 1
+    for level in range(497):
+        deep = [deep] if level % 2 else {"a": deep}
+    user_metadata = at_depth(frames, lambda: metadata({"deep": deep}))
+    assert user_metadata == metadata({"deep": deep})
+    sealed = encode_manifest(aggregate(user_metadata=user_metadata))
+    found = at_depth(frames, lambda: decode_manifest(sealed.data, CheckpointManifest))
+    assert found.body == sealed.body

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ckptfmt.checkpoint import salvage
-from ckptfmt.checkpoint_reader import Checkpoint, ParticipantReader
+from ckptfmt.checkpoint_reader import Checkpoint
 from ckptfmt.commit import Committed, NotCommitted, Publication, PublicationState
 from ckptfmt.errors import (
     CkptError,
@@ -21,16 +21,19 @@ from ckptfmt.errors import (
     MissingError,
     RefusedError,
     StateError,
+    TransientError,
     ValueRefusedError,
 )
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.layout import Folder
+from ckptfmt.participant_reader import ParticipantReader
 from ckptfmt.participant_writer import ParticipantWriter, write_participant
 from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record
 from ckptfmt.schema import AgentRecord
 from ckptfmt.store.local import LocalStore
 from ckptfmt.store.memory import MemoryStore
+from ckptfmt.testing.os_faults import forked
 from tests.support.checkpoints import AGENT, agent_record
 
 CK = Folder("ck-1")
@@ -135,6 +138,38 @@ def test_after_a_refusal_the_writer_goes_on() -> None:
         body = writer.finish().require().body
     assert (body.record_count, body.episode_ids) == (2, ["r1", "r2"])
     assert keys(store) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "strange"),
+    [
+        ("controller", agent_record("r2")),
+        ("model", agent_record("r2")),
+        ("agent", record("r2")),
+        (
+            "controller",
+            Record(
+                episode_id=EpisodeId("r2"),
+                members={"name": JsonPayload.from_value("n")},
+                sub_key_member="name",
+            ),
+        ),
+        ("agent", {"episode_id": "r2"}),
+    ],
+    ids=["typed among plain", "of another role", "plain among typed", "another sub-key", "a dict"],
+)
+def test_a_record_of_another_schema_is_refused_and_the_writer_goes_on(
+    kind: str, strange: Any
+) -> None:
+    """F22: what could be written can always be read."""
+    store = MemoryStore()
+    participant = ParticipantId(kind, "x")
+    with ParticipantWriter(store, CK, "ck-1", participant) as writer:
+        with pytest.raises(ValueRefusedError, match=kind):
+            writer.add(strange)
+        outcome = writer.finish()
+    assert isinstance(outcome, Committed)
+    assert ParticipantReader.open(store, CK, participant).load() == []
 
 
 def test_a_key_that_is_too_long_is_refused_and_the_writer_goes_on() -> None:
@@ -335,3 +370,67 @@ def test_what_was_flushed_is_salvaged_after_the_process_died(tmp_path: Path, tar
     reader = Checkpoint.open(LocalStore(tmp_path / "new")).participant(CONTROLLER)
     found = [item.key for item in reader.load()]
     assert found[:4] == ["r0", "r1", "r2", "r3"]
+
+
+def test_a_child_of_fork_neither_goes_on_with_an_attempt_nor_removes_it(tmp_path: Path) -> None:
+    """S33: threads do not follow a fork, and what lies there is the parent's."""
+    store = LocalStore(tmp_path)
+    with writer_of(store, object_target_bytes=1) as writer:
+        writer.add(record("r1"))
+        writer.add(record("r2"))
+
+        def goes_on() -> None:
+            with pytest.raises(StateError, match="parent"):
+                writer.flush()
+            with pytest.raises(StateError, match="parent"):
+                writer.finish().require()
+
+        def leaves() -> None:
+            with writer, pytest.raises(StateError, match="parent"):
+                writer.add(record("r3"))
+
+        assert forked(goes_on) == 0
+        assert forked(leaves) == 0
+        assert forked(writer.abandon) == 0
+        writer.add(record("r3"))
+        writer.finish().require()
+    assert keys(store) == ["r1", "r2", "r3"]
+
+
+class Interrupted(Record):
+    """A record in whose writing the user loses patience."""
+
+    def line(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_inside_add_gives_the_attempt_up(tmp_path: Path) -> None:
+    """Whoever catches it must not publish what was half done."""
+    store = LocalStore(tmp_path)
+    with writer_of(store) as writer:
+        writer.add(record("r1"))
+        with pytest.raises(KeyboardInterrupt):
+            writer.add(Interrupted(episode_id=EpisodeId("r2"), members={}))
+        with pytest.raises(StateError):
+            writer.finish()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_thread_that_cannot_be_started_ends_the_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where a process may have no more of them, and while the interpreter ends."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with writer_of(LocalStore(tmp_path)) as writer:
+        monkeypatch.setattr("threading.Thread.start", refuse)
+        outcome = writer.finish()
+    assert isinstance(outcome, Committed)  # No block, and so no thread.
+    with writer_of(LocalStore(tmp_path / "other")) as writer:
+        writer.add(record("r1"))
+        outcome = writer.finish()
+    assert isinstance(outcome, NotCommitted)
+    assert isinstance(outcome.reason, TransientError)
+    assert [path for path in (tmp_path / "other").rglob("*") if path.is_file()] == []

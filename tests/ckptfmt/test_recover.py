@@ -27,7 +27,8 @@ from ckptfmt.participant_writer import ParticipantWriter, write_participant
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import About, publish_checkpoint
 from ckptfmt.record import Record
-from ckptfmt.recover import Recovery, recover_checkpoint
+from ckptfmt.recover import recover_checkpoint
+from ckptfmt.recovery import Recovery
 from ckptfmt.rules import Severity
 from ckptfmt.store.local import LocalStore
 from ckptfmt.store.memory import MemoryStore
@@ -532,3 +533,15 @@ def test_memory_of_verify_does_not_grow_with_the_number_of_records(
     """
     monkeypatch.setattr("ckptfmt.stream.output.DIGESTS_PER_SECTION", 256)
     assert _peak_of_verify(8_000) - _peak_of_verify(2_000) < 120_000
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 60, 200])
+def test_episodes_of_which_nothing_is_left_are_named_without_an_index(
+    folder: Path, tmp_path: Path, kept_bytes: int
+) -> None:
+    """F44: the manifest knows them."""
+    data = next((folder / str(AGENT)).glob("records-*"))
+    data.write_bytes(data.read_bytes()[:kept_bytes])
+    recovery = recovered(folder, tmp_path / "new")
+    lost = [item.location.key for item in recovery.lost if item.location.key]
+    assert lost == ["r1", "r2", "r3"]

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ckptfmt.commit import NotCommitted
-from ckptfmt.errors import AmbiguousLatestError, MissingError
+from ckptfmt.errors import (
+    AmbiguousLatestError,
+    MissingError,
+    StorageError,
+    StorageFailedError,
+)
 from ckptfmt.layout import Folder
 from ckptfmt.publish import About, abort_checkpoint
 from ckptfmt.run import CheckpointState, RunScan, latest, list_checkpoints
 from ckptfmt.store.local import LocalStore
+from ckptfmt.testing.os_faults import FaultyOs, failing
 from tests.support.checkpoints import AGENT, write_tiny
 
 
@@ -115,6 +124,32 @@ def test_a_number_is_not_given_out_again_after_its_checkpoint_was_removed(
 
 @pytest.mark.parametrize(
     "hint",
+    [
+        b'{"checkpoint_id":"ck-9","sequence":9223372036854775807}',
+        b'{"checkpoint_id":"ck-9","sequence":9223372036854775806}',
+        b'{"checkpoint_id":"ck-9","sequence":' + b"9" * 3000 + b"}",
+        b'{"checkpoint_id":"ck-9","sequence":-5}',
+        b'{"checkpoint_id":"ck-9","sequence":true}',
+        b'{"checkpoint_id":"ck-9","sequence":1,"more":' + b"[" * 2000 + b"]" * 2000 + b"}",
+        b"[" * 4000,
+        b'{"checkpoint_id":"\xff","sequence":7}',
+        b"x" * 5000,
+    ],
+    ids=range(9),
+)
+def test_a_hint_that_is_garbage_stops_nobody(
+    store: LocalStore, tmp_path: Path, hint: bytes
+) -> None:
+    """S3: neither a reader nor the next checkpoint, nor the one after it."""
+    (tmp_path / "LATEST").write_bytes(hint)
+    assert latest(store).entry.checkpoint_id == "ck-2"
+    for number in (3, 4):
+        (tmp_path / "LATEST").write_bytes(hint)
+        assert write_tiny(store, f"ck-{number}").require().body.sequence == number
+
+
+@pytest.mark.parametrize(
+    "hint",
     [b'{"checkpoint_id":"ck-1","sequence":1}', b'{"checkpoint_id":"gone","sequence":9}', b"", b"x"],
 )
 def test_the_hint_decides_nothing(store: LocalStore, tmp_path: Path, hint: bytes) -> None:
@@ -171,6 +206,41 @@ def test_a_run_without_a_complete_checkpoint_says_why(tmp_path: Path) -> None:
         latest(store)
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ETIMEDOUT], ids=errno.errorcode.get)
+def test_a_failure_that_may_pass_never_gives_an_older_checkpoint(
+    store: LocalStore, tmp_path: Path, number: int
+) -> None:
+    """S32: nor a number that was given out before."""
+    (tmp_path / "LATEST").unlink()
+    for nth in itertools.count(1):
+        calls = FaultyOs(nth, failing(number))
+        with contextlib.suppress(StorageError):
+            scan = RunScan(LocalStore(tmp_path, calls=calls))
+            assert scan.highest_sequence == 2
+            assert scan.latest().entry.checkpoint_id == "ck-2"
+        if calls.struck is None:
+            assert nth > 10
+            return
+
+
+def test_a_checkpoint_that_nobody_may_read_is_passed_over_and_named(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    """Such as a folder that belongs to the file system and not to the run."""
+
+    class Closed(LocalStore):
+        def read_small(self, name: str, max_bytes: int) -> bytes:
+            if name == "ck-2/checkpoint.json":
+                raise StorageFailedError("Permission denied (EACCES)")
+            return super().read_small(name, max_bytes)
+
+    found = latest(Closed(tmp_path))
+    assert found.entry.checkpoint_id == "ck-1"
+    assert [str(entry.problem) for entry in found.skipped] == [
+        "Permission denied (EACCES) [file 'ck-2/checkpoint.json']"
+    ]
+
+
 def test_a_run_that_is_not_there_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingError):
         list_checkpoints(LocalStore(tmp_path / "nowhere"))
@@ -183,8 +253,9 @@ def test_a_renamed_folder_keeps_its_place(store: LocalStore, tmp_path: Path) -> 
     assert found.checkpoint_id == "ck-2"
 
 
-def test_a_tool_may_keep_the_sequence_of_what_it_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sequence", [0, 41])
+def test_a_tool_may_keep_the_sequence_of_what_it_copies(tmp_path: Path, sequence: int) -> None:
     store = LocalStore(tmp_path)
-    write_tiny(store, "ck-1", about=About(sequence=41)).require()
+    write_tiny(store, "ck-1", about=About(sequence=sequence)).require()
     write_tiny(store, "ck-2").require()
-    assert [entry.sequence for entry in list_checkpoints(store)] == [41, 42]
+    assert [entry.sequence for entry in list_checkpoints(store)] == [sequence, sequence + 1]

@@ -234,6 +234,20 @@ def test_an_object_is_an_object_in_any_spelling(name: str) -> None:
         model(rows=boundary)
 
 
+@pytest.mark.parametrize(
+    "null", [JsonPayload.from_value(None), JsonPayload.from_json(b"null")], ids=["value", "json"]
+)
+def test_a_payload_of_none_is_the_same_as_none_in_every_nullable_member(null: JsonPayload) -> None:
+    for name in (name for name, form in EnvironmentRecord.forms.items() if form.nullable):
+        record = environment(**{name: null})
+        assert line_of(record) == line_of(environment(**{name: None}))
+        assert getattr(read_record("environment", line_of(record)), name) is None
+    with pytest.raises(ValueRefusedError):
+        model(rows=null)
+    with pytest.raises(ValueRefusedError):
+        environment(boundary=JsonPayload.from_value(float("nan")))
+
+
 @pytest.mark.parametrize("value", [{1: 2}, {"\ud800": 1}, {"a": 1, None: 2}, {(): ()}], ids=ascii)
 def test_a_dict_with_keys_of_any_kind_is_an_object(value: object) -> None:
     record = environment(boundary=VALUE(value))

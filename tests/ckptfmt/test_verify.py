@@ -67,7 +67,7 @@ def put(
         store, CK, "ck-1", participant, object_target_bytes=object_target_bytes
     ) as writer:
         for record in records:
-            writer.add(cast(Record, record))
+            writer._append(cast(Record, record))  # What it is, a careless writer does not ask.
             if forgetful:
                 writer._keys.clear()
         writer.finish().require()

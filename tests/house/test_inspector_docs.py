@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ckptfmt.rules import RULES
-from inspector.cli import COMMANDS
+from inspector.app import COMMANDS
 from inspector.exit_codes import MEANINGS
 from inspector.schemas import SCHEMAS
 from tests.support.tools import ROOT

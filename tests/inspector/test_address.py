@@ -82,6 +82,11 @@ def test_a_selection_means_a_record_or_all_of_an_episode() -> None:
     assert not selection.matches("4-20")
 
 
+def test_an_escape_may_be_written_in_small_letters() -> None:
+    """I72: a key has one spelling, whoever percent-encodes an address may have another."""
+    assert parse("agent/a0/r/a%2fb#/x%2fy%c3%a9") == parse("agent/a0/r/a%2Fb#/x%2Fy%C3%A9")
+
+
 @pytest.mark.parametrize(
     ("location", "address"),
     [

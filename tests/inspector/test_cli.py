@@ -16,7 +16,7 @@ import pytest
 
 from ckptfmt.publish import write_checkpoint
 from ckptfmt.store.local import LocalStore
-from inspector.cli import COMMANDS
+from inspector.app import COMMANDS
 from tests.support.checkpoints import AGENT, agent_record
 from tests.support.damage import flip
 from tests.support.inspecting import PROGRAM, inspect, spawn, strict
@@ -135,6 +135,37 @@ SLOW = """
     from inspector.cli import main
     main()
 """
+
+
+def test_a_usage_error_of_several_lines_is_shown_as_it_is_laid_out() -> None:
+    ran = inspect("convert", "here", "-o", "there")
+    assert ran.code == 2
+    assert "\n\tckptfmt" in ran.stderr
+    assert "\\t" not in ran.stderr
+    assert "\\x1b" in inspect("ls", "--format", "\x1b[2J").stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_it_still_starts_is_no_traceback(number: signal.Signals, code: int) -> None:
+    """I27: imports take most of a short run's time."""
+    program = f"""
+        import os, sys
+        from inspector.cli import main
+
+        assert "typer" not in sys.modules
+
+        class Late:
+            def find_spec(self, name, *_):
+                if name == "typer":
+                    os.kill(os.getpid(), {number:d})
+
+        sys.meta_path.insert(0, Late())
+        main()
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), "ls"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckptfmt.layout import DataName, new_token
-from inspector.cli import COMMANDS
+from inspector.app import COMMANDS
 from inspector.schemas import SCHEMAS
 from tests.support.damage import flip
 from tests.support.inspecting import Ran, documented, inspect, strict

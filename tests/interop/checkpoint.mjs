@@ -45,6 +45,8 @@ class Manifest {
   count = (name) =>
     this.get(name, (v) => typeof v === "bigint" && v >= 0n && v < 1n << 63n, "a count");
 
+  nullable = (name, fits) => this.get(name, (v) => v === null || fits(v), "null or of its type");
+
   objects(name) {
     return this.array(name).map((item) => {
       need(item instanceof Members, "a member that is no object");
@@ -108,6 +110,8 @@ function unsealed(data) {
   need(features.length === 0, `required features ${features}`, "unsupported");
   manifest.text("token", TOKEN);
   manifest.name("checkpoint_id");
+  manifest.count("minor");
+  manifest.object("provenance");
   return manifest;
 }
 
@@ -135,7 +139,8 @@ export function readCheckpoint(root) {
   need(folded.size === names.length, "a participant stands twice");
   need(names.length > 0, "no participants");
   top.object("user_metadata");
-  if (top.get("recovered", () => true) !== null) top.object("recovered");
+  for (const name of ["recovered", "previous"]) top.nullable(name, (v) => v instanceof Members);
+  for (const name of ["run_id", "config_digest"]) top.nullable(name, (v) => typeof v === "string");
   const scope = top.get("scope", () => true) === null ? null : top.captureKeys("scope");
   const sequence = Number(top.count("sequence"));
   const participants = {};
@@ -150,6 +155,7 @@ function readParticipant(root, who, item, checkpointId) {
   const data = small(root, ...who, "manifest.json");
   const size = item.count("manifest_bytes");
   need(BigInt(data.length) >= size, "the manifest is too short", "torn");
+  need(BigInt(data.length) === size, "the manifest is too long");
   const digest = item.text("manifest_sha256", SHA256);
   need(digest === sha256(data).toString("hex"), "another manifest than was published");
   const own = unsealed(data);

@@ -9,7 +9,14 @@ from typing import Any
 
 from ckptfmt import wire
 from ckptfmt.errors import TornError
-from ckptfmt.stream import BytesSource, StreamFacts, StreamReader, StreamSummary, StreamWriter
+from ckptfmt.stream import (
+    BytesSource,
+    LongLine,
+    StreamFacts,
+    StreamReader,
+    StreamSummary,
+    StreamWriter,
+)
 from ckptfmt.stream.framing import PREFIX_BYTES, BlockHeader, Prefix
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "build",
     "facts_of",
     "lines_of",
+    "long_line",
     "parts_of",
     "records",
 ]
@@ -56,6 +64,16 @@ def lines_of(data: bytes, facts: StreamFacts | None = None) -> list[bytes]:
     """All lines, read strictly."""
     with StreamReader(BytesSource(data, "records.zst"), facts) as reader:
         return [stored.line for stored in reader.lines()]
+
+
+def long_line(text: bytes, piece_chars: int) -> LongLine:
+    """As a reader gives it, but of any text, in pieces of so many characters."""
+    shown = text.decode(errors="surrogateescape")
+    pieces = [
+        shown[start : start + piece_chars].encode(errors="surrogateescape")
+        for start in range(0, len(shown), piece_chars)
+    ]
+    return LongLine(0, 0, len(text), bytes(16), lambda: iter(pieces))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -26,7 +27,7 @@ _Files = dict[str, bytes | Link]
 
 def hostile_checkpoints() -> Iterator[Case]:
     """All of them."""
-    for make in (_aggregates, _manifests, _seals, _contents, _files, _links):
+    for make in (_aggregates, _manifests, _members, _seals, _contents, _files, _links):
         for name, code, files in make():
             yield Case(name, {"code": code}, files)
 
@@ -186,6 +187,29 @@ def _manifests() -> _Found:
         ),
     ):
         yield name, code, _spelled(MANIFEST, old, new)
+
+
+def _members() -> _Found:
+    """A manifest without one of its members, or with a size that is too small."""
+    for what, name in (("aggregate", AGGREGATE), ("manifest", MANIFEST)):
+        plain = json.loads(_content(_base(), name))
+        for member in sorted(plain.keys() - {"self", "format"}):
+            content = _spelled_out({key: plain[key] for key in plain if key != member})
+            files = _base()
+            before, files[name] = _content(files, name), _sealed(content)
+            if name == MANIFEST:
+                files[AGGREGATE] = _relisted(files, before)
+            yield f"{what}-without-{member.replace('_', '-')}", "corrupt", files
+    for what, name, size in (
+        ("aggregate-manifest-bytes", AGGREGATE, b'"manifest_bytes":'),
+        ("object-size", MANIFEST, b'"size_bytes":'),
+    ):
+        yield f"{what}-too-small", "corrupt", _spelled(name, size, size + b'1,"x":')
+
+
+def _spelled_out(members: dict[str, Any]) -> bytes:
+    own = {name: members[name] for name in sorted(members) if name != "self"}
+    return json.dumps(own, separators=(",", ":"), sort_keys=True).encode()[:-1]
 
 
 def _pins() -> _Found:

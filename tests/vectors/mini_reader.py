@@ -22,7 +22,8 @@ EPISODE = {"rollout_id": rf'(?!.*-a[1-9][0-9]*"$)"{NAME}"', "attempt": COUNT}
 VERSION = {"format": STRING, "major": COUNT, "required_features": rf"\[({STRING}(, )?)*\]"}
 OWNER = {"checkpoint_id": ID, "token": '"[0-9a-f]{24}"', "minor": COUNT, "provenance": OBJECT}
 CHECKPOINT = OWNER | {"sequence": COUNT, "participants": r"\[{.*", "user_metadata": OBJECT}
-CHECKPOINT |= {"scope": f"null|{KEYS}", "recovered": f"null|{OBJECT}", "previous": f"null|{OBJECT}"}
+CHECKPOINT |= dict.fromkeys(["run_id", "config_digest"], f"null|{STRING}")
+CHECKPOINT |= dict.fromkeys(["recovered", "previous"], f"null|{OBJECT}") | {"scope": f"null|{KEYS}"}
 EXPECTED = {"kind": ID, "instance": ID, "manifest_bytes": COUNT, "manifest_sha256": HEX}
 PARTICIPANT = OWNER | {"objects": r"\[.*", "record_count": COUNT, "role": OBJECT}
 PARTICIPANT |= {"ledger_pins": r"\[.*", "schema": STRING, "schema_version": COUNT}
@@ -242,9 +243,8 @@ def checkpoint(root):  # sections 1, 5 and 7
 
 def read(folder):  # a stream or a checkpoint
     try:
-        if (folder / "checkpoint").is_dir():
-            return checkpoint((folder / "checkpoint").resolve())
-        return Stream((folder / "records.jsonl.zst").read_bytes()).reading
+        file, root = folder / "records.jsonl.zst", (folder / "checkpoint").resolve()
+        return Stream(file.read_bytes()).reading if file.is_file() else checkpoint(root)
     except (*MISFITS, zstandard.ZstdError) as misfit:  # no form that this reader expects
         code = "missing" if isinstance(misfit, FileNotFoundError) else "corrupt"
         raise RefusedError(code, repr(misfit)) from misfit

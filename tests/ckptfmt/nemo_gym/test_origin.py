@@ -68,6 +68,7 @@ def test_a_participant_with_other_records_has_none_either() -> None:
         '{"orders":[[["a"],["b"]]],"runs":[[-1,5]]}',
         '{"orders":[[["a"]]],"runs":[[0,1e9]]}',
         '{"orders":[],"runs":[[null,99999999999]]}',
+        '{"orders":[],"runs":[[null,5]],"more":' + "[" * 5000 + "]" * 5000 + "}",
     ],
 )
 def test_malformed_orders_are_corrupt(orders: str) -> None:

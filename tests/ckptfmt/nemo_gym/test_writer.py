@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -28,6 +29,7 @@ from ckptfmt.nemo_gym.writer import (
     create_or_find,
     write_gym_participant,
 )
+from ckptfmt.payload import JsonPayload
 from ckptfmt.record import Record
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import BytesLike, Store
@@ -97,9 +99,18 @@ def test_the_same_again_is_the_same_manifest_and_other_content_names_the_winner(
 
 def test_a_value_that_gym_cannot_spell_is_refused_before_anything_is_written() -> None:
     store = MemoryStore()
+    beyond = replace(agent_record("r2"), session=JsonPayload.from_value((1,)))
     with pytest.raises(ValueRefusedError, match="tuple") as caught:
+        write(store, agent_record("r1"), beyond)
+    assert caught.value.location.key == "r2/s"
+    assert names(store) == []
+
+
+def test_a_record_of_another_schema_is_refused_before_anything_is_written() -> None:
+    """F22: what could be written can always be read."""
+    store = MemoryStore()
+    with pytest.raises(ValueRefusedError, match="agent"):
         write(store, agent_record("r1"), resources_record("r1"))
-    assert caught.value.location.key == "r1/session%2Fr1"
     assert names(store) == []
 
 

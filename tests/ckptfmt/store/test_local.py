@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import pickle
 import resource
 import socket
 import stat
@@ -16,10 +17,12 @@ from pathlib import Path
 import pytest
 
 from ckptfmt.errors import (
+    CapabilityError,
     CorruptError,
     ExistsError,
     MissingError,
     NameRefusedError,
+    StateError,
     StorageFailedError,
     TornError,
     TransientError,
@@ -325,6 +328,16 @@ def test_a_file_that_another_process_wrote_to_is_not_finished(tmp_path: Path) ->
     assert files(tmp_path) == {}
 
 
+def test_a_file_that_somebody_removed_is_not_finished(tmp_path: Path) -> None:
+    writer = LocalStore(tmp_path).open_data("d/a")
+    writer.write(b"ours")
+    (tmp_path / "d/a").unlink()
+    with pytest.raises(StorageFailedError, match="ENOENT"):
+        writer.finish()
+    with pytest.raises(StateError):
+        writer.finish()
+
+
 def test_a_failed_exclusive_creation_is_one_error_and_nothing_on_stderr(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -389,6 +402,45 @@ def test_the_store_is_used_after_a_fork(tmp_path: Path) -> None:
     store.create("parent", b"1")
     assert forked(lambda: store.create("d/child", b"2")) == 0
     assert store.read_small("d/child", 1) == b"2"
+
+
+class Linkless(OsCalls):
+    """A file system without hard links and the like."""
+
+    def link(self, source: str, target: str, *, dir_fd: int) -> None:
+        raise PermissionError(errno.EPERM, "none here")
+
+    rename_noreplace = link
+
+
+def test_a_pickled_store_has_its_options_and_finds_out_anew_what_is_there(tmp_path: Path) -> None:
+    """S36."""
+    store = LocalStore(tmp_path, allow_o_excl=True, calls=Linkless())
+    assert not store.capabilities().atomic_publish
+    store.create("d/a", b"1")
+    again = pickle.loads(pickle.dumps(store))
+    assert (again.root, again.label) == (store.root, store.label)
+    assert not again.capabilities().atomic_publish
+    again.create("d/b", b"2")
+    assert files(tmp_path) == {"d/a": b"1", "d/b": b"2"}
+    refusing = pickle.loads(pickle.dumps(LocalStore(tmp_path, calls=Linkless())))
+    with pytest.raises(CapabilityError):
+        refusing.create("d/c", b"3")
+
+
+def test_a_child_of_fork_neither_goes_on_with_a_data_object_nor_removes_it(tmp_path: Path) -> None:
+    """S33: it is its parent's."""
+    writer = LocalStore(tmp_path).open_data("d/a")
+    writer.write(b"1")
+
+    def child() -> None:
+        with writer, pytest.raises(StateError, match="parent"):
+            writer.write(b"2")
+
+    assert forked(child) == 0
+    writer.write(b"2")
+    writer.finish()
+    assert files(tmp_path) == {"d/a": b"12"}
 
 
 def test_the_store_is_used_from_a_running_event_loop_and_its_threads(tmp_path: Path) -> None:

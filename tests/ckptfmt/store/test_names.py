@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckptfmt.errors import NameRefusedError
@@ -11,6 +11,7 @@ from ckptfmt.store.names import (
     MAX_OBJECT_NAME_BYTES,
     MAX_SEGMENT_BYTES,
     final_name,
+    is_name,
     join_name,
     split_name,
     split_prefix,
@@ -104,3 +105,14 @@ def test_a_final_name_that_leaves_no_room_is_refused() -> None:
     assert final_name(temp_name("a" * 226)) == "a" * 226
     with pytest.raises(NameRefusedError):
         temp_name("a" * 227)
+
+
+@given(st.text(max_size=20))
+@example("a")
+@example(".a")
+def test_a_name_is_one_if_it_can_be_split(name: str) -> None:
+    try:
+        split_name(name)
+        assert is_name(name)
+    except NameRefusedError:
+        assert not is_name(name)

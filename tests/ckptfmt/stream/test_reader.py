@@ -15,6 +15,7 @@ from ckptfmt import wire
 from ckptfmt.errors import CorruptError, DataError, MissingError, StateError, TornError
 from ckptfmt.stream import BytesSource, FileSource, StreamReader, StreamWriter
 from ckptfmt.stream.framing import BlockHeader
+from ckptfmt.testing.os_faults import forked
 from tests.support.streams import (
     UUID,
     WatchedSource,
@@ -162,6 +163,22 @@ def test_lines_can_be_left_at_any_point_without_leaving_threads(count: int) -> N
         next(lines)
     lines.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("ckptfmt-")]
+
+
+def test_a_child_of_fork_is_refused_the_rest_and_begins_anew() -> None:
+    """S33: the thread that reads ahead is not in it."""
+    data, _ = build(records(40), block_target_bytes=32)
+    reader = StreamReader(BytesSource(data))
+    lines = reader.lines()
+    next(lines)
+
+    def child() -> None:
+        with pytest.raises(StateError):
+            list(lines)
+        assert len(list(reader.lines())) == 40
+
+    assert forked(child) == 0
+    assert len(list(lines)) == 39
 
 
 def test_a_reader_closes_its_source() -> None:

@@ -18,9 +18,11 @@ from ckptfmt.errors import (
     SizeError,
     StateError,
     StorageFailedError,
+    TransientError,
 )
 from ckptfmt.stream import StreamWriter
 from ckptfmt.stream.framing import BlockHeader
+from ckptfmt.testing.os_faults import forked
 from tests.support.streams import build, lines_of, parts_of, records
 
 IDENTITY = {"kind": "model", "instance": "vllm-0", "checkpoint_id": "step-12"}
@@ -312,3 +314,37 @@ def test_no_thread_outlives_the_writer() -> None:
 
 def _worker_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("ckptfmt-")]
+
+
+def test_a_thread_that_cannot_be_started_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that no thread takes is not left out of what goes on."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with _writer(Disk(), block_target_bytes=1) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr("threading.Thread.start", refuse)
+            with pytest.raises(TransientError, match="thread"):
+                writer.add("a", (b"1",))
+        for attempt in (lambda: writer.add("b", (b"1",)), writer.flush, writer.close):
+            with pytest.raises(TransientError, match="thread"):
+                attempt()
+
+
+def test_a_child_of_fork_is_refused_and_waits_for_nothing() -> None:
+    """S33: the threads that it would wait for are not in it."""
+    disk = Disk()
+    with _writer(disk, block_target_bytes=1) as writer:
+        disk.gate.clear()
+        writer.add("a", (b"1",))
+
+        def child() -> None:
+            with writer:
+                for attempt in (lambda: writer.add("b", (b"1",)), writer.flush, writer.close):
+                    with pytest.raises(StateError):
+                        attempt()
+
+        assert forked(child) == 0
+        disk.gate.set()
+        assert writer.close().records == 1

@@ -84,3 +84,21 @@ def test_what_cannot_be_deleted_is_told(
 def test_a_run_that_is_not_there(tmp_path: Path) -> None:
     """I29."""
     assert inspect("gc", tmp_path / "nothing").code == 4
+
+
+def test_what_is_no_run_is_told_and_left_alone(run: Path, tmp_path: Path) -> None:
+    """I29: a checkpoint, another directory, in either layout; an empty one will be a run."""
+    other, empty = tmp_path / "other", tmp_path / "empty"
+    empty.mkdir()
+    (other / "etc").mkdir(parents=True)
+    (other / "notes.txt").write_text("mine")
+    assert inspect("convert", run / "ck-1", "-o", tmp_path / "gym", "--to", "nemo-gym", "--lossy")
+    for place, says in (
+        (run / "ck-1", "is a checkpoint, not a run"),
+        (tmp_path / "gym", "is a checkpoint, not a run"),
+        (other, "holds no checkpoints"),
+    ):
+        ran = inspect("gc", place, "--apply", "--json")
+        assert (ran.code, ran.document["items"]) == (4, [])
+        assert says in ran.summary["reason"]
+    assert inspect("gc", empty).code == 0

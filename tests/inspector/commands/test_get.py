@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ckptfmt.errors import SizeError
 from ckptfmt.identity import EpisodeId, ParticipantId
 from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import write_checkpoint
@@ -166,11 +167,15 @@ def test_a_value_is_found_past_a_damaged_index(checkpoint: Path, part: bytes) ->
     assert (got.code, got.text) == (3, '"s"\n')
 
 
-def test_damage_is_never_told_as_not_found(checkpoint: Path) -> None:
-    """I28: code 3, and a default does not hide it."""
-    data_file(checkpoint, "agent/a1").unlink()
-    got = inspect("get", checkpoint, "agent/a1/r2/s", "--default", "x")
-    assert (got.code, got.stdout) == (3, b"")
+@pytest.mark.parametrize("gone", ["records", "manifest"])
+def test_damage_is_never_told_as_not_found(checkpoint: Path, gone: str) -> None:
+    """I28, I40: code 3 for whatever is gone, and a default does not hide it."""
+    file = data_file(checkpoint, "agent/a1")
+    (file if gone == "records" else file.with_name("manifest.json")).unlink()
+    for options in ((), ("--default", "x"), ("--raw",)):
+        got = inspect("get", checkpoint, "agent/a1/r2/s", *options)
+        assert (got.code, got.stdout) == (3, b"")
+        assert "manifest" in got.stderr or gone == "records"
 
 
 def test_a_value_of_an_unknown_schema_is_one_error(checkpoint: Path) -> None:
@@ -181,3 +186,70 @@ def test_a_value_of_an_unknown_schema_is_one_error(checkpoint: Path) -> None:
         assert (ran.code, ran.stdout) == (4, b"")
         assert "schema 'agent' version 2" in ran.stderr
     assert inspect("get", checkpoint, "resources/r1/r1").code == 0
+
+
+@pytest.mark.parametrize("address", ["agent/a1/r1/s", "agent/a1/r1"])
+def test_a_damage_is_told_once_however_often_it_is_met(checkpoint: Path, address: str) -> None:
+    """I24: through the index, past it, and through the index again."""
+    flip(data_file(checkpoint, "agent/a1"), 200)
+    ran = inspect("get", checkpoint, address, "--json")
+    assert ran.code == 3
+    assert len(ran.told) == 1
+    assert "more)" not in ran.summary["reason"]
+
+
+def test_the_whole_key_is_meant_before_those_that_begin_with_it(tmp_path: Path) -> None:
+    """Also where its record is damaged: then nothing else is offered."""
+    records = [
+        Record(episode_id=EpisodeId("r"), members={"s": JsonPayload.from_value("x" * 3_000_000)}),
+        Record(episode_id=EpisodeId("r"), members={"sub_key": JsonPayload.from_value("k")}),
+    ]
+    write_checkpoint(LocalStore(tmp_path), "ck", {OWNER: records}).require()
+    flip(data_file(tmp_path / "ck", "controller/c"), 200)
+    ran = inspect("get", tmp_path / "ck", "c/r", "--raw")
+    assert (ran.code, ran.stdout) == (3, b"")
+
+
+def test_a_record_that_cannot_be_judged_for_its_size_is_told(
+    ck: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> object:
+        raise SizeError("more short members than can be held").at(key="r")
+
+    monkeypatch.setattr("ckptfmt.participant_reader.ParticipantReader.read", refuse)
+    ran = at(ck, "", "--raw")
+    assert (ran.code, ran.stdout) == (3, b"")
+    assert "short members" in ran.stderr
+
+
+def test_a_long_record_gives_what_a_short_one_gives(tmp_path: Path) -> None:
+    """I8, in small: every option, whether the line is held or not."""
+    given = []
+    for size in (10, 5 << 20):
+        members = {
+            "s": JsonPayload.from_value({"n": [math.nan, 1.0], "x": "é\u202e"}),
+            "own": JsonPayload.from_json(b' {"a": 1.0E5, "a": "\\ud83d\\ude00"} '),
+            "z": JsonPayload.from_value("a" * size),
+        }
+        record = Record(episode_id=EpisodeId("r"), members=members)
+        run = tmp_path / str(size)
+        write_checkpoint(LocalStore(run), "ck", {OWNER: [record]}).require()
+        given.append(
+            [
+                (ran.code, ran.stdout)
+                for pointer in ("/s", "/s/n", "/s/n/0", "/s/x", "/own", "/own/a", "/nope", "/own/b")
+                for options in (
+                    ("--raw",),
+                    (),
+                    ("--string",),
+                    ("--json",),
+                    ("--raw", "--default", "7"),
+                )
+                for ran in [at(run / "ck", pointer, *options), at(run / "ck", pointer, "--raw")]
+            ]
+        )
+    assert given[0] == given[1]
+    whole = inspect("get", tmp_path / str(5 << 20) / "ck", "c/r", "--raw").stdout
+    bare = inspect("cat", tmp_path / str(5 << 20) / "ck", "--bare").stdout
+    assert bare == whole + b"\n"
+    assert b'"z":"%b"' % (b"a" * (5 << 20)) in whole

@@ -106,6 +106,30 @@ def test_a_damaged_rollout_is_listed_and_hides_no_other(captures: Path) -> None:
     assert "DAMAGED" in inspect("ledger", captures).text
 
 
+@pytest.mark.parametrize("kind", ["tokens", "lineage"])
+def test_a_rollout_with_a_bad_line_is_told_in_the_list(captures: Path, kind: str) -> None:
+    """L8: of what no index vouches for; a cut last line is no damage, a whole one counts."""
+    (captures / f"t.{kind}.jsonl").write_bytes(b'{"a":1}\nbad\n{"b":1}\n\n{"c":')
+    (captures / f"u.{kind}.jsonl").write_bytes(b'{"a":1}\n{"b":1}')
+    ran = known(inspect("ledger", captures, "--json"))
+    assert (ran.code, ran.summary["damaged"]) == (3, 1)
+    found = {item["key"]: item for item in ran.items("rollout")}
+    assert found["t"]["problem"]["code"] == "corrupt"
+    assert (found["t"]["calls"], found["u"]["calls"]) == (2, 2)
+    assert found["u"]["problem"] is None
+    (told,) = ran.told
+    assert told["location"] == {"file": f"t.{kind}.jsonl", "offset": 8, "key": "t"}
+
+
+def test_a_rollout_whose_index_reaches_too_far_is_told_in_the_list(captures: Path) -> None:
+    """L8, L9: the lines were cut after they were indexed."""
+    (captures / "t.tokens.state.json").write_bytes(b'{"indexed_size":9}')
+    (captures / "t.tokens.jsonl").write_bytes(b'{"a":1}\n')
+    ran = known(inspect("ledger", captures, "--json"))
+    assert (ran.code, ran.summary["damaged"]) == (3, 1)
+    assert "beyond 8 bytes" in ran.told[0]["message"]
+
+
 def test_calls_stand_below_their_parents_and_move_only_at_a_fork(captures: Path) -> None:
     ran = known(inspect("ledger", captures, "r", "--json"))
     assert ran.code == 0

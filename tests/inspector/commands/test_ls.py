@@ -148,3 +148,14 @@ def test_a_folder_name_cannot_act_on_the_terminal(run: Path) -> None:
     listed = inspect("ls", run)
     assert "ck\\u202e1" in listed.text
     assert "\u202e" not in listed.text + listed.stderr
+
+
+def test_an_address_that_no_record_matches_is_a_negative_answer(checkpoint: Path) -> None:
+    """As for cat; what was cut, or has no records below a mere participant, is none."""
+    for address in ("agent/a1/none", "agent/a1/r", "agent/a1/r1/s/t"):
+        for command in ("ls", "cat"):
+            ran = inspect(command, checkpoint, address, "--json")
+            assert (ran.code, ran.document["items"]) == (1, [])
+            assert "no record matches" in ran.summary["reason"]
+    assert inspect("ls", checkpoint, "agent/a1/r1", "--limit", "0").code == 0
+    assert inspect("ls", checkpoint, "agent/a1").code == 0

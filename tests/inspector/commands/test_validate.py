@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,12 @@ from ckptfmt.layout import Folder
 from ckptfmt.ledger import Kind, LedgerReader, pin_ledger
 from ckptfmt.participant_writer import write_participant
 from ckptfmt.payload import JsonPayload
-from ckptfmt.publish import publish_checkpoint
+from ckptfmt.publish import publish_checkpoint, write_checkpoint
 from ckptfmt.record import Record
 from ckptfmt.rules import RULES
 from ckptfmt.store.local import LocalStore
 from inspector.commands import validate as module
+from tests.ckptfmt.test_verify import CK, rewrite_aggregate, rewrite_participant
 from tests.support.damage import cut, data_file, flip
 from tests.support.inspecting import inspect
 
@@ -271,3 +273,62 @@ def test_a_member_that_stands_twice_is_named_and_is_no_damage(
         assert inspect("get", checkpoint, f"c/r{pointer}").code == 0
     gated = inspect("validate", checkpoint, "--level", "deep", "--fail-on", "warning")
     assert gated.code == (1 if pointers else 0)
+
+
+def test_a_record_that_takes_too_much_memory_to_decode_is_told_and_judged_otherwise(
+    tmp_path: Path,
+) -> None:
+    """I8, I46: not decoded is neither valid to the last byte nor damaged."""
+    owner = ParticipantId("controller", "c")
+    texts = {"r1": b"[" + b"{}," * (2 << 20) + b"1]", "r2": b"[1]"}
+    records = [
+        Record(episode_id=EpisodeId(name), members={"s": JsonPayload.from_json(text)})
+        for name, text in texts.items()
+    ]
+    write_checkpoint(LocalStore(tmp_path), "ck", {owner: records}).require()
+    ck = tmp_path / "ck"
+    assert inspect("validate", ck).code == 0
+    deep = inspect("validate", ck, "--level", "deep", "--json")
+    assert deep.code == 3
+    (told,) = deep.items("finding")
+    assert (told["rule"], told["severity"], told["code"]) == ("undecoded", "warning", "too_large")
+    assert told["address"] == "controller/c/r1"
+    assert f"{len(texts['r1']):,}"[:4] in told["message"]
+    assert "--large" in deep.summary["advice"]["undecoded"]
+    assert deep.summary["valid"] == 1
+    assert inspect("validate", ck, "--level", "deep", "--exit-zero").code == 3
+    assert inspect("validate", ck, "--level", "deep", "--large").code == 0
+
+
+def test_a_long_record_is_judged_as_any_other(tmp_path: Path) -> None:
+    """The same findings, whether a line is held or not."""
+    owner = ParticipantId("controller", "c")
+    found = []
+    for size in (10, 5 << 20):
+        text = b'["' + b"a" * size + b'", 1.0E5, {"a":1,"a":2}]'
+        record = Record(episode_id=EpisodeId("r"), members={"s": JsonPayload.from_json(text)})
+        folder = tmp_path / str(size)
+        write_checkpoint(LocalStore(folder), "ck", {owner: [record]}).require()
+        ran = inspect("validate", folder / "ck", "--level", "deep", "--json")
+        assert ran.code == 0
+        found.append([(item["rule"], item["address"]) for item in ran.items("finding")])
+    assert found[0] == found[1] == [("duplicate-member", "controller/c/r#/s/2/a")]
+
+
+def test_what_a_later_release_added_is_told_and_read_past(run: Path) -> None:
+    """I44: of either manifest; the records are read all the same."""
+
+    def newer(members: dict[str, Any]) -> None:
+        members |= {"minor": 9, "x_new": [1], "x_\u202e": {}}
+
+    rewrite_participant(run, newer)
+    rewrite_aggregate(run, newer)
+    ck = run / CK.prefix
+    for level in ("quick", "deep"):
+        ran = inspect("validate", ck, "--level", level, "--json")
+        assert ran.code == 0
+        found = [(item["rule"], item["address"]) for item in ran.items("finding")]
+        assert found == [("later-release", None), ("later-release", "agent/a1")]
+        assert "minor version 9 and members 'x_new', 'x_" in ran.items("finding")[0]["message"]
+    assert inspect("validate", ck, "--fail-on", "warning").code == 1
+    assert inspect("cat", ck).code == inspect("ls", ck).code == inspect("info", ck).code == 0

@@ -6,7 +6,9 @@ import os
 import threading
 from pathlib import Path
 
-from inspector.output.sink import FileSink
+import pytest
+
+from inspector.output.sink import FileSink, StandardOutput, open_sink
 
 
 def test_a_file_is_replaced_only_when_it_is_finished(tmp_path: Path) -> None:
@@ -39,3 +41,25 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     reader.join()
     assert got == [b"data"]
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_of_a_link_what_it_names_is_written(tmp_path: Path, is_there: bool) -> None:
+    """As by a redirection: the link stays, and nobody sees half of the file either."""
+    (tmp_path / "there").mkdir()
+    named, link = tmp_path / "there" / "out", tmp_path / "link"
+    if is_there:
+        named.write_bytes(b"before")
+    link.symlink_to("there/out")
+    sink = FileSink(link)
+    sink.write(b"after")
+    assert named.exists() is is_there
+    sink.finish()
+    assert link.is_symlink()
+    assert named.read_bytes() == b"after"
+    assert list(named.parent.iterdir()) == [named]
+
+
+def test_a_dash_is_standard_output() -> None:
+    assert isinstance(open_sink(Path("-")), StandardOutput)
+    assert isinstance(open_sink(None), StandardOutput)

@@ -1,0 +1,72 @@
+"""What is said where no thread can be had, and in a child of fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ckptfmt.errors import StateError, TransientError
+from ckptfmt.testing.os_faults import forked
+from ckptfmt.threads import HomeProcess, submit
+
+AT_EXIT = """
+import atexit
+from ckptfmt.errors import TransientError
+from ckptfmt.stream import StreamWriter
+
+
+class Sink:
+    write = flush = staticmethod(lambda *data: None)
+
+
+@atexit.register
+def save():
+    with StreamWriter(Sink, kind="agent", instance="a", checkpoint_id="c") as writer:
+        writer.add("a", (b"1",))
+        try:
+            writer.close()
+        except TransientError:
+            print("told")
+"""
+
+
+def test_a_call_is_made_on_a_thread() -> None:
+    def call(number: int, *, more: int) -> tuple[int, int]:
+        return threading.get_ident(), number + more
+
+    with ThreadPoolExecutor(1) as executor:
+        thread, total = submit(executor, call, 1, more=2).result()
+    assert thread != threading.get_ident()
+    assert total == 3
+
+
+def test_an_executor_that_was_shut_down_is_told() -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(TransientError, match="no thread can be started"):
+        submit(executor, lambda: None)
+
+
+def test_a_save_while_the_interpreter_ends_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("told\n", "")
+
+
+def test_a_home_is_one_process() -> None:
+    home = HomeProcess()
+    home.check()
+
+    def child() -> None:
+        assert not home.is_here
+        with pytest.raises(StateError):
+            home.check()
+        HomeProcess().check()
+
+    assert forked(child) == 0
+    assert home.is_here
