@@ -28,6 +28,7 @@ from ckptfmt.nemo_gym.reader import GymCheckpoint
 from ckptfmt.publish import About, publish_checkpoint
 from ckptfmt.recover_participant import GymSalvage, Salvage, data_names, head_of
 from ckptfmt.recovery import Recovery
+from ckptfmt.rules import Severity
 from ckptfmt.store.base import Store
 from ckptfmt.target import check_target
 from ckptfmt.verify import Level, verify
@@ -183,7 +184,8 @@ def _publish(
     target: Store, participants: list[ParticipantId], origin: _Origin, recovery: Recovery
 ) -> None:
     for finding in verify(target, level=Level.DEEP):
-        if finding.rule.rule_id != "incomplete":
+        # A warning is about what the source had already, such as a member named twice.
+        if finding.rule.severity is Severity.ERROR and finding.rule.rule_id != "incomplete":
             recovery.outcome = NotCommitted(
                 CorruptError(
                     f"what was recovered is not whole: {finding.message}", finding.location

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ckptfmt.identity import EpisodeId, ParticipantId
+from ckptfmt.payload import JsonPayload
 from ckptfmt.publish import write_checkpoint
+from ckptfmt.record import Record
 from ckptfmt.store.local import LocalStore
 from tests.support.checkpoints import AGENT, agent_record
 from tests.support.damage import data_file, flip
@@ -103,3 +106,16 @@ def test_a_target_inside_the_latest_checkpoint_is_refused(run: Path) -> None:
     before = contents(run)
     assert inspect("recover", f"{run}@latest", "-o", run / "ck-2" / "new").code == 2
     assert contents(run) == before
+
+
+def test_what_is_no_damage_does_not_keep_a_recovery_from_being_published(tmp_path: Path) -> None:
+    """I42: a member that an object names twice is a warning, in the source as in the copy."""
+    record = Record(
+        episode_id=EpisodeId("r"), members={"s": JsonPayload.from_json(b'{"a":1,"a":2}')}
+    )
+    owner = ParticipantId("controller", "c")
+    write_checkpoint(LocalStore(tmp_path / "run"), "ck", {owner: [record]}).require()
+    ran = inspect("recover", tmp_path / "run" / "ck", "-o", tmp_path / "new", "--json")
+    assert (ran.code, ran.summary["published"]) == (0, True)
+    again = inspect("validate", tmp_path / "new", "--level", "deep", "--json")
+    assert (again.code, again.summary["by_rule"]) == (0, {"duplicate-member": 1})
