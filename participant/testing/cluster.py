@@ -53,6 +53,7 @@ class MemoryCluster:
     ) -> ControlReply:
         """As :meth:`ControlTransport.call`."""
         work = asyncio.ensure_future(self._deliver(server, command, members))
+        work.add_done_callback(_take_note)
         limit = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic() + timeout_s))
         try:
             await asyncio.wait({work, limit}, return_when=asyncio.FIRST_COMPLETED)
@@ -84,3 +85,9 @@ class MemoryCluster:
         if not replies or delivery.loses_reply:
             raise TransportError(f"{command} of {server}: the connection was lost")
         return ControlReply(replies[0].status, replies[0].json)
+
+
+def _take_note(work: asyncio.Future[ControlReply]) -> None:
+    # A delivery goes on when its caller no longer waits; how it ends is nobody's news then.
+    if not work.cancelled():
+        work.exception()

@@ -125,10 +125,10 @@ def test_a_streaming_reader_needs_64_mib_and_one_line_at_most(large: tuple[Path,
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two streams; the second has eight times the records of the first."""
+    """Two streams of several blocks; the second has eight times the records of the first."""
     folder = tmp_path_factory.mktemp("long")
     paths = []
-    for count in (20_000, 160_000):
+    for count in (60_000, 480_000):
         data, _ = build({f"{n}": b'{"n":%d,"text":"%s"}' % (n, b"ab" * 40) for n in range(count)})
         paths.append(folder / f"{count}.zst")
         paths[-1].write_bytes(data)
