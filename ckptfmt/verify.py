@@ -46,7 +46,7 @@ from ckptfmt.rules import RULES, Finding
 from ckptfmt.schema import TypedRecord
 from ckptfmt.store.base import Store
 from ckptfmt.store.names import join_name
-from ckptfmt.stream import LongLine, Loss, RecordStream, StoredLine
+from ckptfmt.stream import Entry, LongLine, Loss, RecordStream, StoredLine
 from ckptfmt.wire import FORMAT_MINOR
 
 __all__ = ["Level", "Progress", "round_trip", "verify"]
@@ -65,7 +65,11 @@ class Level(StrEnum):
 
 @dataclass(slots=True)
 class Progress:
-    """What was looked at so far; ``report`` is called after every record."""
+    """What was looked at so far.
+
+    ``report`` is called after every record; what it raises, other than a :class:`CkptError`,
+    ends the verification.
+    """
 
     participants: int = 0
     records: int = 0
@@ -88,6 +92,7 @@ class _Task:
     progress: Progress
     ledgers: str | os.PathLike[str] | None
     memory_bytes: int | None
+    sample: Callable[[], bool] | None
 
 
 def verify(
@@ -98,15 +103,18 @@ def verify(
     progress: Progress | None = None,
     ledgers: str | os.PathLike[str] | None = None,
     memory_bytes: int | None = None,
+    sample: Callable[[], bool] | None = None,
 ) -> Iterator[Finding]:
     """Everything that is wrong with a checkpoint; nothing where it is whole.
 
     With ``ledgers``, the directory of capture ledgers, those that manifests pin are read too.
     Memory does not grow with the number of records, nor with their size but where one has to
     be decoded; a long one that could take more than ``memory_bytes`` for that is not, and told.
+    ``sample`` is asked of every record, in the order of the indexes, whether to read it; of the
+    others, and of what all records together must agree in, nothing is said then.
     Never raises on bad data.
     """
-    task = _Task(level, progress or Progress(), ledgers, memory_bytes)
+    task = _Task(level, progress or Progress(), ledgers, memory_bytes, sample)
     try:
         checkpoint = open_checkpoint(store, folder)
     except CkptError as error:
@@ -201,6 +209,10 @@ def _verify_participant(reader: ParticipantReader, task: _Task) -> Iterator[Find
     if task.level is Level.QUICK:
         return
     audit = _Audit(reader, task, scope)
+    if task.sample is not None:
+        if scope is None:
+            yield from audit.read_sample(task.sample)
+        return
     for item in reader.manifest.objects:
         yield from audit.read(item, whole=item in whole)
     if not audit.damaged:
@@ -244,7 +256,7 @@ class _Audit:
                 for error in self._read_record(stored):
                     yield Finding.of("duplicate-member", error.at(**self._reader.place()))
             except (CkptError, UnicodeDecodeError) as error:
-                yield self._record_finding(item, stored, error)
+                yield self._record_finding(item, error, stored.ordinal, stored.block)
             self._task.progress.count(stored.size_bytes)
         try:
             self._agreement.check_index(stream)
@@ -254,30 +266,25 @@ class _Audit:
 
     def _read_record(self, stored: StoredLine | LongLine) -> Iterator[CkptError]:
         """Check a record, and tell what a dict would lose of it."""
-        if isinstance(stored, LongLine):
-            line = outline(stored)
-        else:
-            line = stored.line
-            _check_utf8(line)
-        if self._agreement.concerns(line):
-            record = self._reader.read(line)
+        line = stored if isinstance(stored, LongLine) else stored.line
+        shown = _shown(line)
+        if self._agreement.concerns(shown):
+            record = self._reader.read(shown)
             self._agreement.add(stored.ordinal, record)
             if self._task.level is Level.DEEP:
-                yield from self._decoded(record, stored)
+                yield from self._decoded(record, line)
 
-    def _decoded(
-        self, record: TypedRecord | Record, stored: StoredLine | LongLine
-    ) -> Iterator[CkptError]:
-        if isinstance(stored, LongLine):
-            limit, needed = self._task.memory_bytes, _decoding_bytes(stored)
+    def _decoded(self, record: TypedRecord | Record, line: bytes | LongLine) -> Iterator[CkptError]:
+        if isinstance(line, LongLine):
+            limit, needed = self._task.memory_bytes, _decoding_bytes(line)
             if limit is not None and needed > limit:
                 raise SizeError(
-                    f"a record of {stored.size_bytes:,} bytes was not decoded, which could take "
+                    f"a record of {line.size_bytes:,} bytes was not decoded, which could take "
                     f"{needed:,} bytes of memory; its checksums and its JSON are right",
                 ).at(key=record.key)
-            stored = stored.held()
-            record = self._reader.read(stored.line)
-        for member, payload in round_trip(record, stored.line).items():
+            line = line.held().line
+            record = self._reader.read(line)
+        for member, payload in round_trip(record, line).items():
             for pointer in duplicate_members(payload.json_bytes()):
                 place = Location(key=record.key, pointer=f"{join_pointer([member])}{pointer}")
                 yield CorruptError("an object names this member more than once", place)
@@ -285,15 +292,16 @@ class _Audit:
     def _record_finding(
         self,
         item: DataObject,
-        stored: StoredLine | LongLine,
         error: CkptError | UnicodeDecodeError,
+        ordinal: int,
+        block: int | None = None,
     ) -> Finding:
         if isinstance(error, UnicodeDecodeError):
             error = CorruptError(f"the record line is not UTF-8: {error.reason}")
         error.at(
             file=self._reader.data_name(item),
-            block=stored.block,
-            ordinal=stored.ordinal,
+            block=block,
+            ordinal=ordinal,
             **self._reader.place(),
         )
         too_large = isinstance(error, SizeError)
@@ -310,6 +318,39 @@ class _Audit:
                 if isinstance(found, Loss) and not first.location.covers(found.location):
                     yield Finding.of("stream", found.error.at(**self._reader.place()))
 
+    def read_sample(self, chosen: Callable[[], bool]) -> Iterator[Finding]:
+        """Read single records through the indexes."""
+        for item in self._reader.manifest.objects:
+            try:
+                with self._reader.stream(item) as stream:
+                    for entry in stream.entries():
+                        if chosen():
+                            yield from self._read_entry(item, stream, entry)
+                            self._task.progress.count(entry.length)
+            except CkptError as error:
+                error.at(file=self._reader.data_name(item), **self._reader.place())
+                yield Finding.of(_rule_of(error, "stream"), error)
+
+    def _read_entry(
+        self, item: DataObject, stream: RecordStream, entry: Entry
+    ) -> Iterator[Finding]:
+        place = {"file": self._reader.data_name(item), **self._reader.place()}
+        try:
+            line = stream.get_or_long(entry.key)
+        except CkptError as error:
+            yield Finding.of(_rule_of(error, "stream"), error.at(**place))
+            return
+        try:
+            record = self._reader.read(_shown(line))
+            if record.key != entry.key:
+                text = f"the index leads to record {record.key!a}"
+                yield Finding.of("key", CorruptError(text).at(key=entry.key, **place))
+            elif self._task.level is Level.DEEP:
+                for twice in self._decoded(record, line):
+                    yield Finding.of("duplicate-member", twice.at(**self._reader.place()))
+        except (CkptError, UnicodeDecodeError) as error:
+            yield self._record_finding(item, error, entry.ordinal)
+
     def conclude(self) -> Iterator[Finding]:
         """What only all objects together show."""
         reader = self._reader
@@ -320,6 +361,14 @@ class _Audit:
                 yield Finding.of(rule_id, error.at(**reader.place()))
         except CkptError as error:
             yield Finding.of(_rule_of(error, "stream"), error)
+
+
+def _shown(line: bytes | LongLine) -> bytes:
+    """The line, or the outline of a long one, as it is judged."""
+    if isinstance(line, LongLine):
+        return outline(line)
+    _check_utf8(line)
+    return line
 
 
 def _check_utf8(line: bytes) -> None:

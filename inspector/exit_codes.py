@@ -28,7 +28,8 @@ MEANINGS: Final = {
     Exit.DONE: "done, same, valid",
     Exit.NEGATIVE: "a negative answer: findings, not found, refused",
     Exit.USAGE: "the call is wrong; nothing was done",
-    Exit.INCOMPLETE: "an answer was given, but damage or what is too large had to be skipped",
+    Exit.INCOMPLETE: "an answer was given, but damage or what is too large had to be skipped, "
+    "or a sample or a time limit left things out",
     Exit.UNAVAILABLE: "the input is missing, is no checkpoint or may not be read; "
     "or the output cannot be written",
     Exit.TRANSIENT: "the store failed in a way that may pass: repeat",

@@ -14,7 +14,14 @@ from inspector.failures import location_members
 from inspector.output.base import Item
 from inspector.quantities import number_of
 
-__all__ = ["Tally", "advice_lines", "finding_lines", "finding_members", "trouble_of"]
+__all__ = [
+    "Tally",
+    "advice_lines",
+    "finding_lines",
+    "finding_members",
+    "placed_message",
+    "trouble_of",
+]
 
 _TROUBLE: Final = {
     TransientError.code: Exit.TRANSIENT,
@@ -81,11 +88,16 @@ def finding_members(finding: Finding) -> dict[str, Any]:
 
 def finding_lines(item: Item, where: str, *, leave_out: str) -> Iterator[str]:
     """A finding for people; one member of its location is left out, since ``where`` says it."""
+    yield f"{item['severity']:<8}{item['rule']:<12} {where}"
+    yield f"        {placed_message(item, leave_out=leave_out)}"
+
+
+def placed_message(item: Item, *, leave_out: str) -> str:
+    """A finding's message with its location, but for the member that is told elsewhere."""
     place = ", ".join(
         f"{name} {value}" for name, value in item["location"].items() if name != leave_out
     )
-    yield f"{item['severity']:<8}{item['rule']:<12} {where}"
-    yield f"        {item['message']}" + (f" [{place}]" if place else "")
+    return f"{item['message']} [{place}]" if place else f"{item['message']}"
 
 
 def advice_lines(summary: Item) -> Iterator[str]:

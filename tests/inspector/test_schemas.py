@@ -32,6 +32,7 @@ CALLS: list[tuple[str, ...]] = [
     ("validate", "CK"),
     ("validate", "CK", "RUN@latest", "--level", "deep"),
     ("validate", "CK", "--level", "quick", "--exit-zero"),
+    ("validate", "CK", "--sample", "1"),
     ("validate", "--list-rules"),
     ("validate", "--explain", "stream"),
     ("validate", "NOTHING"),
