@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# A file's tests share what it set up, so that they stay together.
+PARALLEL ?= --numprocesses auto --dist loadfile
 FUZZ_EXAMPLES ?= 10000
 FUZZ_VALUES ?= 1000000
 FUZZ_SECONDS ?= 600
@@ -23,7 +25,7 @@ demo: .venv/.installed  ## a job that survives kill -9, then a damaged checkpoin
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: .venv/.installed  ## run the tests (ARGS="-k name" selects)
-	@$(BIN)/python -m pytest tests $(ARGS)
+	@$(BIN)/python -m pytest tests $(PARALLEL) $(ARGS)
 
 check: .venv/.installed  ## lint, formatting, types, import rules
 	@$(BIN)/ruff check --quiet .
