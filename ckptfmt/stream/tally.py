@@ -7,7 +7,8 @@ order, a sum of hashes for the entries of the index, which come sorted by key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, repeat
 
 from ckptfmt.stream.checksum import content_rows, record_digest
 from ckptfmt.stream.framing import BlockHeader
@@ -39,34 +40,29 @@ class Tally:
 
     def add(self, header: BlockHeader, offset: int, size_bytes: int, raw: bytes) -> None:
         """Take in a block: where it lies in the file, and its lines."""
-        places, digests, start = [], [], 0
-        with memoryview(raw) as view:
-            for ordinal, length in enumerate(header.lengths, header.first_ordinal):
-                places.append((ordinal, offset, size_bytes, start, length))
-                if self.with_digests:
-                    digests.append(record_digest(view[start : start + length]))
-                start += length + 1
-        self._add(header, places, digests)
+        digests: list[bytes] = []
+        if self.with_digests:
+            with memoryview(raw) as view:
+                spans = zip(_starts(header), header.lengths, strict=False)
+                digests = [record_digest(view[start : start + size]) for start, size in spans]
+        self._add(header, offset, size_bytes, digests)
 
     def add_long(self, header: BlockHeader, offset: int, size_bytes: int, digest: bytes) -> None:
         """As :meth:`add`, for a block of one line whose record digest is known."""
-        self._add(
-            header,
-            [(header.first_ordinal, offset, size_bytes, 0, header.lengths[0])],
-            [digest] if self.with_digests else [],
-        )
+        self._add(header, offset, size_bytes, [digest] if self.with_digests else [])
 
-    def _add(
-        self,
-        header: BlockHeader,
-        places: list[tuple[int, int, int, int, int]],
-        digests: list[bytes],
-    ) -> None:
+    def _add(self, header: BlockHeader, offset: int, size_bytes: int, digests: list[bytes]) -> None:
         if self.with_digests:
             self._content.update(content_rows(header.lengths, digests))
             self._digests.update(b"".join(digests))
-        self.places += sum_of(places)
-        self.records += len(header.lengths)
+        lengths = header.lengths
+        ordinals = range(header.first_ordinal, header.next_ordinal)
+        self.places += sum_of(
+            zip(
+                ordinals, repeat(offset), repeat(size_bytes), _starts(header), lengths, strict=False
+            )
+        )
+        self.records += len(lengths)
         self.blocks += 1
         self.raw_bytes += header.raw_bytes
 
@@ -79,3 +75,8 @@ class Tally:
     def digests_digest(self) -> bytes:
         """SHA-256 over the record digests so far."""
         return self._digests.digest()
+
+
+def _starts(header: BlockHeader) -> Iterator[int]:
+    # Where each line begins in the block, and where one more would.
+    return accumulate((length + 1 for length in header.lengths), initial=0)
