@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from benchmarks.sets import Session
-from benchmarks.ways import make_durable
 from ckptfmt.checkpoint import open_checkpoint
 from ckptfmt.commit import Committed
 from ckptfmt.gc_pause import bulk_decode
@@ -56,10 +55,9 @@ class StreamLayer:
     @classmethod
     def commit(cls, sessions: Sequence[Session], folder: Path) -> Self:
         """As :meth:`Layer.commit`."""
-        path = folder / "stream"
-        with path.open("wb") as file:
+        with LocalStore(folder).open_data("stream") as data:
             writer = StreamWriter(
-                file,
+                data,
                 kind=_PARTICIPANT.kind,
                 instance=_PARTICIPANT.instance,
                 checkpoint_id=_CHECKPOINT_ID,
@@ -69,8 +67,8 @@ class StreamLayer:
                     record = _typed(session)
                     writer.add(record.key, record.line())
                 facts = writer.close()
-            make_durable(file)
-        return cls(path, facts)
+            data.finish()
+        return cls(folder / "stream", facts)
 
     def records(self) -> Iterator[ResourcesRecord]:
         """As :meth:`Layer.records`."""

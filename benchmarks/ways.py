@@ -18,7 +18,7 @@ import orjson
 
 from benchmarks.sets import Session
 
-__all__ = ["commit_bare", "commit_reference", "make_durable", "plain_record", "restore_reference"]
+__all__ = ["commit_bare", "commit_reference", "plain_record", "restore_reference"]
 
 
 def commit_reference(sessions: Sequence[Session], path: Path) -> str:
@@ -31,7 +31,7 @@ def commit_reference(sessions: Sequence[Session], path: Path) -> str:
             line = json.dumps(record).encode() + b"\n"
             digest.update(line)
             file.write(line)
-        make_durable(file)
+        _make_durable(file)
     return digest.hexdigest()
 
 
@@ -40,7 +40,7 @@ def commit_bare(sessions: Sequence[Session], path: Path) -> None:
     with path.open("wb") as file:
         for session in sessions:
             file.write(orjson.dumps(plain_record(session), option=orjson.OPT_APPEND_NEWLINE))
-        make_durable(file)
+        _make_durable(file)
 
 
 def restore_reference(path: Path, sha256: str) -> list[Any]:
@@ -67,7 +67,6 @@ def plain_record(session: Session) -> dict[str, Any]:
     }
 
 
-def make_durable(file: BinaryIO) -> None:
-    """Have the file's bytes on the disk."""
+def _make_durable(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())

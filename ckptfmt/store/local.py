@@ -32,7 +32,7 @@ from ckptfmt.store.os_calls import OsCalls, close_quietly, discard, sync, write_
 from ckptfmt.store.os_errors import mapped
 from ckptfmt.threads import HomeProcess
 
-__all__ = ["LocalDataWriter", "LocalSource", "LocalStore"]
+__all__ = ["SYNC_BYTES", "LocalDataWriter", "LocalSource", "LocalStore"]
 
 # Without O_NONBLOCK the opening of a planted pipe would wait for its writer.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -259,6 +259,10 @@ class LocalSource:
         self.close()
 
 
+SYNC_BYTES: Final = 8 << 20
+"""So much goes to the disk while more is being made; else :meth:`finish` waits for it all."""
+
+
 class LocalDataWriter:
     """A :class:`~ckptfmt.store.base.DataWriter` onto a file.  Not for several threads at once."""
 
@@ -270,6 +274,7 @@ class LocalDataWriter:
         self._last = name.rpartition("/")[2]
         self._path = path
         self._size_bytes = 0
+        self._unsynced_bytes = 0
         self._open = True
         self._home = HomeProcess()
 
@@ -283,7 +288,11 @@ class LocalDataWriter:
         needed_bytes = memoryview(data).nbytes
         with self._step(f"write at byte {self._size_bytes:,} of", needed_bytes):
             write_all(self._calls, self._fd, data)
-        self._size_bytes += needed_bytes
+            self._size_bytes += needed_bytes
+            self._unsynced_bytes += needed_bytes
+            if self._unsynced_bytes >= SYNC_BYTES:
+                sync(self._calls, self._fd)
+                self._unsynced_bytes = 0
 
     def flush(self) -> None:
         """Nothing more: what was written is in the file, and another process can read it."""

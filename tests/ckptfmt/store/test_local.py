@@ -29,6 +29,7 @@ from ckptfmt.errors import (
 )
 from ckptfmt.store import Entry, LocalStore
 from ckptfmt.store.base import BytesLike
+from ckptfmt.store.local import SYNC_BYTES
 from ckptfmt.store.os_calls import OsCalls
 from ckptfmt.testing.os_faults import FaultyOs, RecordingOs, failing, forked, lacking
 
@@ -365,6 +366,20 @@ def test_a_file_system_that_cannot_sync_is_used_and_said_not_to_be_durable(
     assert not store.capabilities().durable
     assert "cannot be synced" in store.capabilities().how
     assert LocalStore(tmp_path).capabilities().durable
+
+
+def test_a_large_object_goes_to_the_disk_while_it_is_written(tmp_path: Path) -> None:
+    """So that the end does not wait for all of it; a small one is synced once."""
+    calls = RecordingOs()
+    with LocalStore(tmp_path, calls=calls).open_data("a") as writer:
+        calls.names.clear()
+        writer.write(b"small")
+        assert "fsync" not in calls.names
+        for _ in range(5):
+            writer.write(bytes(SYNC_BYTES // 2))
+        assert calls.names.count("fsync") == 2
+        writer.finish()
+    assert (tmp_path / "a").stat().st_size == 5 + 5 * (SYNC_BYTES // 2)
 
 
 # Descriptors and processes

@@ -167,7 +167,7 @@ SPOILED = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "says"), SPOILED, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("spoil", "says"), SPOILED, ids=[says[:40] for _, says in SPOILED])
 async def test_nothing_is_published_of_what_does_not_fit(
     tmp_path: Path, spoil: Spoil, says: str
 ) -> None:
