@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import tools
+
+# A process that works in the background of another may have been started with interrupts
+# ignored, which its children inherit; those of a test are interrupted as in a terminal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a slow machine is no defect, and no test here asserts a time.
 settings.register_profile("dev", deadline=None)
