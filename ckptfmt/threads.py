@@ -1,18 +1,26 @@
-"""What a process may not give to its threads, nor a parent to its child."""
+"""Threads beside a caller: how many, and what neither they nor a child of fork may go on with."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from ckptfmt.errors import StateError, TransientError
 
-__all__ = ["HomeProcess", "submit"]
+__all__ = ["HomeProcess", "submit", "worker_count"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_MAX_WORKERS: Final = 2
+
+
+def worker_count() -> int:
+    """How many threads may work beside a busy caller: it has a processor to itself, if any."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(max(processors - 1, 1), _MAX_WORKERS)
 
 
 class HomeProcess:

@@ -30,7 +30,7 @@ from ckptfmt.stream.codec import Compressor
 from ckptfmt.stream.framing import Head
 from ckptfmt.stream.output import Output, Sink
 from ckptfmt.stream.records import Line, StreamSummary
-from ckptfmt.threads import HomeProcess, submit
+from ckptfmt.threads import HomeProcess, submit, worker_count
 from ckptfmt.wire import (
     BLOCK_TARGET_BYTES,
     MAX_BLOCK_RAW_BYTES,
@@ -60,7 +60,8 @@ class StreamWriter:
         sink: takes the bytes, on another thread.
         level: zstd level, -7 to 19.
         block_target_bytes: a block is closed once it holds as much; up to 8 MiB.
-        threads: how many blocks are compressed at once.
+        threads: how many blocks are compressed at once; by default two, and one where two
+            would take the caller's own processor away.
         content: a running SHA-256 fed with the rows of :func:`content_rows`, for a content
             digest over several streams; not to be read before :meth:`close` or :meth:`flush`.
         uuid: 16 bytes, where the file has to be reproducible; random otherwise.
@@ -82,7 +83,7 @@ class StreamWriter:
         checkpoint_id: str,
         level: int = 1,
         block_target_bytes: int = BLOCK_TARGET_BYTES,
-        threads: int = 2,
+        threads: int | None = None,
         content: hashlib._Hash | None = None,
         uuid: bytes | None = None,
     ) -> None:
@@ -112,7 +113,8 @@ class StreamWriter:
         self._done = False
         self._home = HomeProcess()
         self._output = Output(sink, head, content)
-        self._workers = ThreadPoolExecutor(threads, "ckptfmt-encode")
+        workers = worker_count() if threads is None else threads
+        self._workers = ThreadPoolExecutor(workers, "ckptfmt-encode")
         self._emitter = ThreadPoolExecutor(1, "ckptfmt-emit")
 
     def add(self, key: str, line: Line) -> None:

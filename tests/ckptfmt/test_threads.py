@@ -1,7 +1,8 @@
-"""What is said where no thread can be had, and in a child of fork."""
+"""How many threads there are, and what is said where none can be had, or after a fork."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from ckptfmt.errors import StateError, TransientError
 from ckptfmt.testing.os_faults import forked
-from ckptfmt.threads import HomeProcess, submit
+from ckptfmt.threads import HomeProcess, submit, worker_count
 
 AT_EXIT = """
 import atexit
@@ -70,3 +71,20 @@ def test_a_home_is_one_process() -> None:
 
     assert forked(child) == 0
     assert home.is_here
+
+
+@pytest.mark.parametrize(("processors", "workers"), [(1, 1), (2, 1), (3, 2), (64, 2)])
+def test_the_caller_keeps_a_processor_to_itself(
+    processors: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
+    assert worker_count() == workers
+
+
+@pytest.mark.parametrize(("processors", "workers"), [(None, 1), (2, 1), (8, 2)])
+def test_workers_are_counted_where_the_system_knows_no_affinity(
+    processors: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    assert worker_count() == workers
