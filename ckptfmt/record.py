@@ -30,7 +30,7 @@ from ckptfmt.members import split_members
 from ckptfmt.payload import JsonPayload
 from ckptfmt.stream.records import Line
 
-__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "episode_of", "join_line"]
+__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "episode_of", "join_line", "line_of"]
 
 EXACT: Final = "$exact"
 """The member that holds the annotations: ``{field: [entry, ...]}``."""
@@ -90,18 +90,7 @@ class Record:
         """The record as it stands in the stream."""
         if self.stored_line is not None:
             return (self.stored_line,)
-        episode = {"rollout_id": self.episode_id.rollout_id, "attempt": self.episode_id.attempt}
-        pieces: list[Buffer] = [b'{"episode_id":', orjson.dumps(episode)]
-        annotated: list[Buffer] = []
-        for name, payload in self.members.items():
-            quoted = orjson.dumps(name)
-            pieces += (b",", quoted, b":", payload.text)
-            if payload.annotations is not None:
-                annotated += (b",", quoted, b":", payload.annotations)
-        if annotated:
-            pieces += (b',"$exact":{', *annotated[1:], b"}")
-        pieces.append(b"}")
-        return tuple(pieces)
+        return line_of(self.episode_id, self.members)
 
     @classmethod
     def from_line(cls, line: bytes, *, sub_key_member: str | None = SUB_KEY) -> Record:
@@ -148,6 +137,22 @@ def check_members(episode_id: EpisodeId, members: Mapping[str, JsonPayload]) -> 
                 f"member {name!a} is a {type(value).__qualname__}, not a JsonPayload",
                 advice="use JsonPayload.from_value() or JsonPayload.from_json()",
             ).at(key=episode_id.capture_key, pointer=pointer.join([name]))
+
+
+def line_of(episode_id: EpisodeId, members: Mapping[str, JsonPayload]) -> Line:
+    """The line of a new record, whose members' names were checked."""
+    episode = {"rollout_id": episode_id.rollout_id, "attempt": episode_id.attempt}
+    pieces: list[Buffer] = [b'{"episode_id":', orjson.dumps(episode)]
+    annotated: list[Buffer] = []
+    for name, payload in members.items():
+        quoted = orjson.dumps(name)
+        pieces += (b",", quoted, b":", payload.text)
+        if payload.annotations is not None:
+            annotated += (b",", quoted, b":", payload.annotations)
+    if annotated:
+        pieces += (b',"$exact":{', *annotated[1:], b"}")
+    pieces.append(b"}")
+    return tuple(pieces)
 
 
 def episode_of(line: bytes) -> EpisodeId:

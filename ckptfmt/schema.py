@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self
 from ckptfmt.errors import CkptError, CorruptError, NameRefusedError, ValueRefusedError
 from ckptfmt.identity import EpisodeId, record_key
 from ckptfmt.payload import JsonPayload
-from ckptfmt.record import SUB_KEY, Line, Record, check_members
+from ckptfmt.record import SUB_KEY, Line, Record, check_members, line_of
 
 __all__ = [
     "GENERIC_SCHEMA",
@@ -115,16 +115,21 @@ class TypedRecord:
 
     def line(self) -> Line:
         """The record as it stands in the stream."""
-        return (self.stored_line,) if self.stored_line is not None else self.to_record().line()
+        if self.stored_line is not None:
+            return (self.stored_line,)
+        return line_of(self.episode_id, self._members())
 
     def to_record(self) -> Record:
         """The same record without its type."""
-        members = {name: _to_payload(getattr(self, name)) for name in self.forms}
         return Record(
             episode_id=self.episode_id,
-            members={**members, **self.extras},
+            members=self._members(),
             sub_key_member=self.sub_key_member,
         )
+
+    def _members(self) -> dict[str, JsonPayload]:
+        members = {name: _to_payload(getattr(self, name)) for name in self.forms}
+        return {**members, **self.extras}
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
