@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,7 +21,15 @@ if not __package__:
 
 from benchmarks import sets, ways
 from benchmarks.layers import LAYERS, Layer, longest_line, restore_full, restore_lazy
-from benchmarks.measure import QUIET_LOAD, PeakMemory, Timing, alternate, in_child, load_average
+from benchmarks.measure import (
+    QUIET_LOAD,
+    PeakMemory,
+    Timing,
+    alternate,
+    empty_folder,
+    in_child,
+    load_average,
+)
 from benchmarks.report import Row, as_json, machine, table
 
 __all__ = ["main", "measure"]
@@ -95,9 +102,9 @@ def _measure(
             **{layer: partial(LAYERS[layer].commit, sessions, folder) for layer in layers},
         },
         repeat=repeat,
-        before=partial(_empty, folder),
+        before=partial(empty_folder, folder),
     )
-    _empty(folder)
+    empty_folder(folder)
     sha256 = ways.commit_reference(sessions, plain)
     written = {layer: LAYERS[layer].commit(sessions, folder) for layer in layers}
     # A server that restores holds no exported sessions, for the collector to walk.
@@ -163,11 +170,6 @@ def _read_peak(written: Layer) -> tuple[int | None, int]:
     with PeakMemory() as peak:
         longest_bytes = longest_line(written)
     return peak.extra_bytes, longest_bytes
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,7 @@ __all__ = [
     "PeakMemory",
     "Timing",
     "alternate",
+    "empty_folder",
     "in_child",
     "load_average",
 ]
@@ -94,6 +96,12 @@ def _collector(on: bool) -> Iterator[None]:
         yield
     finally:
         (gc.enable if was_on else gc.disable)()
+
+
+def empty_folder(folder: Path) -> None:
+    """Remove what earlier runs left, so that each begins alike."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def in_child(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -30,7 +30,16 @@ from ckptfmt.members import split_members
 from ckptfmt.payload import JsonPayload
 from ckptfmt.stream.records import Line
 
-__all__ = ["EXACT", "SUB_KEY", "Line", "Record", "check_members", "episode_of", "join_line", "line_of"]
+__all__ = [
+    "EXACT",
+    "SUB_KEY",
+    "Line",
+    "Record",
+    "check_members",
+    "episode_of",
+    "join_line",
+    "line_of",
+]
 
 EXACT: Final = "$exact"
 """The member that holds the annotations: ``{field: [entry, ...]}``."""

@@ -43,7 +43,7 @@ from ckptfmt.wire import (
 __all__ = ["Sink", "StreamWriter"]
 
 # A block larger than this is waited for before the caller may go on to the next line.
-_IN_FLIGHT_BYTES: Final = 12 << 20
+_IN_FLIGHT_BYTES: Final = 8 << 20
 
 
 class StreamWriter:
