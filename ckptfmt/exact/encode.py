@@ -47,6 +47,8 @@ _HOPS: Final = 64
 # orjson writes 254 levels; a subtree this high is written first and spliced.
 _SPLICE_HEIGHT: Final = 200
 _INF: Final = float("inf")
+# Of a list of numbers, how many are summed up at once: measured.
+_PART: Final = 64
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NUMBERS: Final = frozenset({float, int, bool, type(None)})
 # The order of entries within one container, so that equal values give equal lines.
@@ -181,6 +183,7 @@ class _Walk:
     """One iterative walk: no recursion, so neither depth nor the caller's stack matters."""
 
     def __init__(self) -> None:
+        self._is_spelt = False
         self._open: list[_Open] = []
         self._above: set[int] = set()
         self._entries: list[list[object]] = []
@@ -189,6 +192,7 @@ class _Walk:
     def encode(self, value: object, text: bytes | None = None) -> Encoded:
         """``text`` is what the JSON encoder makes of the value, where that is known."""
         holder = _Open([value])
+        self._is_spelt = text is not None
         self._open.append(holder)
         while True:
             frame = self._open[-1]
@@ -210,6 +214,12 @@ class _Walk:
         for child in frame.children:
             if type(child) not in _CONTAINERS:
                 self._take(frame, child)
+            elif self._is_spelt and type(child) is list and (total := _sum(child)) is not None:
+                # Numbers that both encoders took; where their sum is finite, so are they.
+                if total - total == 0.0:
+                    frame.out.append(child)
+                else:
+                    self._take_numbers(child, {float})
             elif (kinds := _kinds_of_short_numbers(child)) and len(self._open) <= MAX_VALUE_DEPTH:
                 self._take_numbers(child, kinds)
             else:
@@ -290,7 +300,9 @@ class _Walk:
             return
         base = pointer.join(above.token for above in self._open[1:-1])
         for tag in _TAG_ORDER:
-            marks = frame.marks.get(tag, [])
+            if tag not in frame.marks:
+                continue
+            marks = frame.marks[tag]
             if frame.keys is None and len(marks) >= STARRED_FROM and f"{tag}*" in STARRED:
                 self._annotate(base, f"{tag}*", encode_runs(int(token) for token, _ in marks))
                 continue
@@ -339,20 +351,31 @@ def _special(number: float) -> Tag | None:
     return None
 
 
+def _sum(items: list[float]) -> float | None:
+    """The sum of an array of nothing but numbers, which is finite only if they all are."""
+    try:
+        return sum(items)
+    except TypeError:
+        return None
+
+
 def _not_finite(numbers: list[Any] | tuple[Any, ...], kinds: set[type]) -> list[int]:
     """Where floats stand that are NaN or infinite; integers here have at most 64 bits."""
     if float not in kinds:
         return []
-    if kinds == {float}:
-        # A finite sum has finite terms only.
-        total = sum(numbers)
-        if total - total == 0.0:
-            return []
-        return [index for index, number in enumerate(numbers) if number - number != 0.0]
+    if type(None) in kinds:
+        return [
+            index
+            for index, number in enumerate(numbers)
+            if type(number) is float and number - number != 0.0
+        ]
+    # They come in clusters, so that most parts have a finite sum.
     return [
         index
-        for index, number in enumerate(numbers)
-        if type(number) is float and number - number != 0.0
+        for start in range(0, len(numbers), _PART)
+        if (total := sum(part := numbers[start : start + _PART])) - total != 0.0
+        for index, number in enumerate(part, start)
+        if number - number != 0.0
     ]
 
 

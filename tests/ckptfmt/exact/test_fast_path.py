@@ -474,6 +474,22 @@ def test_the_scan_misses_nothing_that_a_plain_walk_finds(value: object) -> None:
     assert_same(restore(*_parts(value)), value)
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("at", [0, 1, 62, 63, 64, 65, 127, 128, 129, 199])
+@pytest.mark.parametrize("fill", [0.5, 7, True, 1.7e308, -1.7e308, 2**64 - 1, -(2**63)], ids=repr)
+def test_a_number_is_found_in_a_long_array_whose_other_sums_may_overflow(
+    fill: float, at: int, number: float
+) -> None:
+    """Arrays are summed up in parts; a finite part may overflow, and infinities may cancel."""
+    array = [*[fill] * at, number, *[fill] * (199 - at)]
+    for value in (array, {"a": array, "b": [fill] * 200}, [array, [-math.inf, math.inf], array]):
+        text = _fast_text(value)
+        assert text is not None
+        assert text.suspicious
+        assert encode_value(value) == _Walk().encode(value)
+        assert_same(restore(*_parts(value)), value)
+
+
 @given(exact_values())
 def test_both_paths_spell_a_value_alike(value: object) -> None:
     assert _Walk().encode(value) == encode_value(value)
